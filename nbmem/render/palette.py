@@ -7,9 +7,11 @@ they vanish on a black and on a white page.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 COLOURS: Final[Mapping[str, str]] = MappingProxyType(
     {
