@@ -1,0 +1,165 @@
+"""The caching allocator of torch's accelerator, and what the user reads of it.
+
+torch's Python functions (`torch.cuda.max_memory_allocated`, `torch.accelerator.memory_stats`, …)
+look a few functions up in `torch._C` each time they run. Standing in for those few serves every
+one of them, also where the user wrote `from torch.cuda import max_memory_allocated` long before.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from nbmem.devices.stand_in import EntryPoint
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from nbmem.devices.peaks import PeakOwner
+
+Stats = dict[Any, Any]
+
+
+class KeptPeaks:
+    """The running maximum of every `peak` in the allocator's nested statistics."""
+
+    __slots__ = ("_tops",)
+
+    def __init__(self) -> None:
+        self._tops: dict[tuple[Any, ...], int] = {}
+
+    def keep(self, stats: Stats) -> None:
+        """Takes one more reading of the statistics."""
+        tops = self._tops
+        for path, leaf in _leaves(stats):
+            if leaf["peak"] > tops.get(path, -1):
+                tops[path] = leaf["peak"]
+
+    def apply(self, stats: Stats) -> Stats:
+        """Returns `stats` with each peak raised to the running maximum."""
+        if self._tops:
+            for path, leaf in _leaves(stats):
+                leaf["peak"] = max(leaf["peak"], self._tops.get(path, 0))
+        return stats
+
+
+def _leaves(stats: Stats, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Stats]]:
+    for key, value in stats.items():
+        if type(value) is dict:
+            if "peak" in value:
+                yield (*path, key), value
+            else:
+                yield from _leaves(value, (*path, key))
+
+
+class Allocator:
+    """The allocator of one type of accelerator (`cuda`, `xpu`, …), and its `UserView`.
+
+    ROCm builds call their devices `cuda` too.
+    """
+
+    def __init__(self, type_: str) -> None:
+        self.type = type_
+        own = (f"_{type_}_memoryStats", f"_{type_}_resetPeakMemoryStats")
+        self._reads = _existing(own[0], "_accelerator_getDeviceStats")
+        self._resets = _existing(own[1], "_accelerator_resetPeakStats")
+        self._kept: dict[tuple[int, int], KeptPeaks] = {}
+        self._owner: PeakOwner | None = None
+
+    def started(self) -> bool:
+        """Returns whether the user has started it; asking does not start it."""
+        module: Any = torch.get_device_module(self.type)
+        is_initialized = getattr(module, "is_initialized", None)
+        if is_initialized is not None and not is_initialized():
+            return False
+        return bool(torch._C._accelerator_isAllocatorInitialized())
+
+    def raw_stats(self, index: int) -> Stats:
+        """Returns the allocator's own nested statistics, its peaks since any reset."""
+        stats: Stats = self._reads[0].call(index)
+        return stats
+
+    def user_stats(self, index: int) -> Stats:
+        """Returns the same with peaks since the user's last reset: what torch would say."""
+        return self._answer_read(0, index)
+
+    def reset_peak(self, index: int) -> None:
+        """Resets the raw peak. Called by `PeakOwner` only, through a counter."""
+        self._resets[0].call(index)
+
+    def keep(self, device: str) -> None:
+        """Folds what the user would read of `device` into the user's running maxima."""
+        type_, _, index = device.partition(":")
+        if type_ != self.type or not self.started():
+            return
+        for number, read in enumerate(self._reads):
+            key = number, int(index or 0)
+            self._kept.setdefault(key, KeptPeaks()).keep(read.call(key[1]))
+
+    def install(self, owner: PeakOwner) -> None:
+        """Answers the user's reads and resets from now on."""
+        self._owner = owner
+        for number, read in enumerate(self._reads):
+            read.replace(lambda device, number=number: self._answer_read(number, device))
+        for reset in self._resets:
+            reset.replace(lambda device, reset=reset: self._answer_reset(reset, device))
+
+    def uninstall(self) -> None:
+        """Gives `torch._C` its functions back."""
+        for entry in (*self._reads, *self._resets):
+            entry.restore()
+        self._kept.clear()
+        self._owner = None
+
+    def _answer_read(self, number: int, device: int) -> Stats:
+        stats: Stats = self._reads[number].call(device)
+        kept = self._kept.get((number, device))
+        return stats if kept is None else kept.apply(stats)
+
+    def _answer_reset(self, reset: EntryPoint, device: int) -> Any:
+        owner = self._owner
+        if owner is None:
+            return reset.call(device)
+        with owner.lock:
+            owner.fold_device(f"{self.type}:{device}")
+            answer = reset.call(device)
+            for number in range(len(self._reads)):
+                self._kept.pop((number, device), None)
+            return answer
+
+
+def _existing(*names: str) -> tuple[EntryPoint, ...]:
+    entries = (EntryPoint(torch._C, name) for name in names)
+    return tuple(entry for entry in entries if entry.exists)
+
+
+class AllocatorCounter:
+    """Allocated bytes of one device: `torch.cuda.memory_allocated(index)`; 0 before it starts."""
+
+    __slots__ = ("_allocator", "_index", "device")
+
+    def __init__(self, allocator: Allocator, index: int) -> None:
+        self._allocator = allocator
+        self._index = index
+        self.device = f"{allocator.type}:{index}"
+
+    def figures(self) -> tuple[int, int]:
+        """Returns `allocated()` and `peak()` of one moment."""
+        if not self._allocator.started():
+            return 0, 0
+        figures = self._allocator.raw_stats(self._index)["allocated_bytes"]["all"]
+        return figures["current"], figures["peak"]
+
+    def allocated(self) -> int:
+        """Returns the bytes in live blocks."""
+        return self.figures()[0]
+
+    def peak(self) -> int:
+        """Returns the most bytes in live blocks since the last raw reset."""
+        return self.figures()[1]
+
+    def reset_peak(self) -> None:
+        """Resets every peak of the device's allocator. Called by `PeakOwner` only."""
+        if self._allocator.started():
+            self._allocator.reset_peak(self._index)

@@ -1,0 +1,196 @@
+"""What the NVIDIA driver says of a whole card, through the optional package `nvidia-ml-py`.
+
+torch numbers the devices that this process may use; the driver numbers all cards. The two numbers
+are never mixed here: a card is found by its UUID, or by its place in CUDA_VISIBLE_DEVICES while
+CUDA has not started and torch knows no UUID yet.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from nbmem.devices.protocols import CounterUnavailableError
+
+_INSTALL = "Whole-GPU figures need NVIDIA's package: pip install nvidia-ml-py"
+
+
+@dataclass(frozen=True, slots=True)
+class CardMemory:
+    """Bytes of a whole card, or of one MIG instance: nvidia-smi's `Memory-Usage`."""
+
+    used: int
+    total: int
+
+
+class Nvml:
+    """The driver's figures; every call raises `CounterUnavailableError` with its reason."""
+
+    def __init__(self) -> None:
+        self._pid: int | None = None
+        self._api: Any = None
+        self._refusal: str | None = None
+        self._handles: dict[tuple[int, str | None, str | None], Any] = {}
+
+    def memory(self, index: int, uuid: str | None) -> CardMemory:
+        """Returns used and total bytes of torch's device `index`.
+
+        Args:
+            index: torch's number of the device.
+            uuid: its UUID as torch knows it, without a prefix; None before CUDA started.
+        """
+        handle = self._handle(index, uuid)
+        try:
+            info = self._memory_info(handle)
+        except Exception as error:
+            raise CounterUnavailableError(
+                f"The NVIDIA driver does not say how full this GPU is: {error}."
+            ) from None
+        return CardMemory(used=int(info.used), total=int(info.total))
+
+    def name(self, index: int, uuid: str | None) -> str:
+        """Returns the card's name: nvidia-smi's `Product Name`."""
+        handle = self._handle(index, uuid)
+        return _text(self._api.nvmlDeviceGetName(handle))
+
+    def close(self) -> None:
+        """Ends nbmem's use of NVML; another user's is not touched (NVML counts)."""
+        if self._api is not None and self._pid == os.getpid():
+            with contextlib.suppress(Exception):  # the driver went away: nothing to shut down
+                self._api.nvmlShutdown()
+        self._forget()
+
+    def _forget(self) -> None:
+        self._pid = self._api = self._refusal = None
+        self._handles.clear()
+
+    def _start(self) -> Any:
+        if self._pid != os.getpid():  # first use, or a forked child, where handles are void
+            self._forget()
+            self._pid = os.getpid()
+            self._api, self._refusal = _load()
+        if self._refusal is not None:
+            raise CounterUnavailableError(self._refusal)
+        return self._api
+
+    def _handle(self, index: int, uuid: str | None) -> Any:
+        api = self._start()
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+        key = index, uuid, visible
+        if key not in self._handles:
+            try:
+                handle = _find_card(api, index, uuid, visible)
+                _refuse_shared_card(api, handle)
+            except CounterUnavailableError:
+                raise
+            except Exception as error:
+                raise CounterUnavailableError(
+                    f"The NVIDIA driver could not tell which card cuda:{index} is: {error}."
+                ) from None
+            self._handles[key] = handle
+        return self._handles[key]
+
+    def _memory_info(self, handle: Any) -> Any:
+        version = getattr(self._api, "nvmlMemory_v2", None)
+        if version is not None:
+            try:  # as nvidia-smi: what the driver keeps for itself is not called used
+                return self._api.nvmlDeviceGetMemoryInfo(handle, version=version)
+            except Exception:  # a driver older than 510 has the first version only
+                pass
+        return self._api.nvmlDeviceGetMemoryInfo(handle)
+
+
+def _load() -> tuple[Any, str | None]:
+    try:
+        import pynvml  # type: ignore[import-untyped, unused-ignore]
+    except ImportError:
+        return None, _INSTALL
+    except Exception as error:
+        return None, f"The package nvidia-ml-py could not be loaded: {error}."
+    try:
+        pynvml.nvmlInit()
+    except Exception as error:
+        return None, f"The NVIDIA driver could not be asked: {error}."
+    return pynvml, None
+
+
+def _find_card(api: Any, index: int, uuid: str | None, visible: str | None) -> Any:
+    entry = _visible_entry(index, visible)
+    if entry is not None and entry.startswith("MIG-"):
+        return api.nvmlDeviceGetHandleByUUID(entry)
+    if uuid is not None:
+        return _by_known_uuid(api, uuid)
+    if entry is not None and entry.startswith("GPU-"):
+        return _by_uuid_start(api, entry)
+    return _by_number(api, index if entry is None else int(entry))
+
+
+def _visible_entry(index: int, visible: str | None) -> str | None:
+    if visible is None:
+        return None
+    entries = [entry.strip() for entry in visible.split(",")]
+    if index >= len(entries):
+        raise CounterUnavailableError(f"CUDA_VISIBLE_DEVICES has no entry for cuda:{index}.")
+    entry = entries[index]
+    if not entry.isdecimal() and not entry.startswith(("GPU-", "MIG-")):
+        raise CounterUnavailableError(
+            f"The entry for cuda:{index} in CUDA_VISIBLE_DEVICES is no number and no UUID."
+        )
+    return entry
+
+
+def _by_known_uuid(api: Any, uuid: str) -> Any:
+    bare = uuid.removeprefix("GPU-").removeprefix("MIG-")
+    try:
+        return api.nvmlDeviceGetHandleByUUID(f"GPU-{bare}")
+    except Exception:
+        return api.nvmlDeviceGetHandleByUUID(f"MIG-{bare}")
+
+
+def _cards(api: Any) -> list[Any]:
+    return [api.nvmlDeviceGetHandleByIndex(number) for number in range(api.nvmlDeviceGetCount())]
+
+
+def _by_uuid_start(api: Any, entry: str) -> Any:
+    found = [card for card in _cards(api) if _text(api.nvmlDeviceGetUUID(card)).startswith(entry)]
+    if len(found) != 1:
+        raise CounterUnavailableError(
+            f"{len(found)} cards have a UUID that begins with the entry in CUDA_VISIBLE_DEVICES."
+        )
+    return found[0]
+
+
+def _by_number(api: Any, number: int) -> Any:
+    cards = _cards(api)
+    in_bus_order = os.environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
+    if not in_bus_order and len({_text(api.nvmlDeviceGetName(card)) for card in cards}) > 1:
+        # CUDA puts the fastest first, the driver goes by the bus: equal cards only keep that order.
+        raise CounterUnavailableError(
+            "Which card this is will be known once CUDA has started: the machine's cards differ."
+        )
+    if number >= len(cards):
+        raise CounterUnavailableError(f"The NVIDIA driver knows no card number {number}.")
+    return cards[number]
+
+
+def _refuse_shared_card(api: Any, handle: Any) -> None:
+    try:
+        if _number(api.nvmlDeviceIsMigDeviceHandle(handle)):
+            return
+        shared = api.nvmlDeviceGetMigMode(handle)[0] == 1
+    except Exception:  # cards and drivers without MIG say so by an error
+        return
+    if shared:
+        raise CounterUnavailableError(
+            "This GPU is divided into MIG instances: name one by its UUID in CUDA_VISIBLE_DEVICES."
+        )
+
+
+def _number(value: Any) -> int:
+    return int(getattr(value, "value", value))
+
+
+def _text(value: Any) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)

@@ -1,0 +1,85 @@
+"""What every counter and every reader of a device can do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from nbmem.errors import NbmemError
+from nbmem.records import Note
+
+if TYPE_CHECKING:
+    from nbmem.records import DeviceReading
+
+
+class CounterUnavailableError(NbmemError):
+    """A figure that this machine can't give; the message is the sentence for the note."""
+
+
+class PeakCounter(Protocol):
+    """A counter of bytes with one peak that everybody in the process shares."""
+
+    @property
+    def device(self) -> str:
+        """The device whose bytes it counts: `cuda:0`, `cpu`, `host`."""
+
+    def allocated(self) -> int:
+        """Returns the bytes in use now."""
+
+    def peak(self) -> int:
+        """Returns the most bytes in use since the last reset."""
+
+    def reset_peak(self) -> None:
+        """Starts a new peak at the bytes in use now. Called by `PeakOwner` only."""
+
+
+def figures_of(counter: PeakCounter) -> tuple[int, int]:
+    """Returns allocated and peak bytes, in one reading where the counter has `figures()`."""
+    both = getattr(counter, "figures", None)
+    if both is None:
+        return counter.allocated(), counter.peak()
+    allocated, peak = both()
+    return allocated, peak
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The two figures a measured scope needs, read in one call; None is unknown."""
+
+    allocated: int | None
+    reserved: int | None
+    started: bool
+    """False while the device's allocator does not exist yet, so that it holds 0 bytes."""
+
+
+class DeviceReader(Protocol):
+    """One device: what it says now, and the counter whose peak can be windowed."""
+
+    @property
+    def device(self) -> str:
+        """Torch's name (`cuda:0`, `cpu`) or `host`."""
+
+    @property
+    def kind(self) -> str:
+        """`accelerator`, `cpu` or `host`."""
+
+    @property
+    def counter(self) -> PeakCounter | None:
+        """The counter behind `allocated`; None where the device keeps no peak."""
+
+    def read(self) -> DeviceReading:
+        """Returns every figure of the device; each unknown one is None with a note."""
+
+    def sample(self) -> Sample:
+        """Returns the figures a scope needs, as cheaply as they can be had."""
+
+    def capacity(self) -> int | None:
+        """Returns the bytes the device has; None when unknown."""
+
+
+def reading_failed(device: str, field: str, error: BaseException) -> Note:
+    """Returns the note for a figure that is None because reading it raised `error`."""
+    if isinstance(error, CounterUnavailableError):
+        return Note(field, "unavailable", str(error))
+    what = f"{type(error).__name__}: {error}".splitlines()[0]
+    return Note(field, "broken", f"Reading {field} of {device} failed: {what[:200]}")

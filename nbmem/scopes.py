@@ -1,0 +1,305 @@
+"""A measured scope: what one stretch of code did to each device.
+
+    open ── user's code ── stop ── (the session takes an inventory) ── close
+     │                      │                                           │
+     before, windows open   after and peak of GPUs and host             after of the CPU,
+                            tracking ends                               freed, resized
+
+Scopes nest and close in any order. Nothing that fails in here reaches the user's code: the figure
+becomes None and a note says why.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from nbmem.devices.protocols import Sample, reading_failed
+from nbmem.heap import scan_heap
+from nbmem.records import DeviceDelta, DeviceReading, Note
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from nbmem.devices import DeviceReader, Devices, PeakOwner
+    from nbmem.heap import StorageTable, TableWindow
+
+Value = TypeVar("Value")
+
+
+class Tracker(Protocol):
+    """What follows CPU storages while it is on: `nbmem.tracking.CpuTracker`."""
+
+    def start(self) -> None:
+        """Begins to follow; counts, so that scopes nest."""
+
+    def stop(self) -> None:
+        """Ends what one `start` began."""
+
+    def notes(self) -> list[Note]:
+        """Returns what could not be seen since the first `start`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeResult:
+    """What one scope did; each unknown figure is None with a note of its device."""
+
+    deltas: dict[str, DeviceDelta]
+    """By device name; `unattributed` is left to whoever lists what was created."""
+    freed: dict[str, int]
+    """Per device: bytes of storages older than the scope that died in it."""
+    resized: dict[str, int]
+    """Per device: bytes by which storages older than the scope grew in it."""
+    first_serial: int
+    """Storages made in the scope have serials from this one on …"""
+    end_serial: int
+    """… and below this one."""
+    notes: tuple[Note, ...] = ()
+
+
+class Scopes:
+    """Opens measured scopes over one table of storages.
+
+    Args:
+        table: every storage that was seen and lives.
+        tracker: follows CPU storages while a scope measures the CPU.
+        devices: all devices, and the one owner of their peaks.
+    """
+
+    def __init__(self, table: StorageTable, tracker: Tracker, devices: Devices) -> None:
+        self.table = table
+        self.tracker = tracker
+        self.devices = devices
+        self._open: list[Scope] = []
+        self._tracking = 0
+
+    @property
+    def tracking(self) -> bool:
+        """True while a scope measures the CPU."""
+        return self._tracking > 0
+
+    def open(self, device: str | None = None, *, scan: bool = True) -> Scope:
+        """Returns a scope that measures from now on.
+
+        Args:
+            device: see `Devices.choose`; None measures the accelerators, or else the CPU.
+            scan: merge a scan of the heap into the table first, so that storages nobody has seen
+                yet are counted in `before` and `freed`. Without it those figures are partial.
+
+        Raises:
+            UnknownDeviceError: this machine has no such device.
+        """
+        readers = self.devices.choose(device)
+        scope = Scope(self, readers, device, scan)
+        self._open.append(scope)
+        return scope
+
+    def close_all(self) -> None:
+        """Closes every scope that is still open, the innermost first."""
+        for scope in reversed(self._open.copy()):
+            scope.close()
+
+    def read_devices(self, device: str | None = None, *, scan: bool = True) -> list[DeviceReading]:
+        """Returns a reading per device, its `cpu` as exact as one scan of the heap makes it."""
+        if scan and not self.tracking:
+            self.merge_scan([])
+        return self.devices.read(device)
+
+    def merge_scan(self, notes: list[Note]) -> None:
+        """Merges one scan of the heap into the table."""
+
+        def merge() -> None:
+            with scan_heap(self.table) as found:
+                notes.extend(found.notes)
+
+        _attempt(merge, "heap", "before", notes)
+
+    def start_tracking(self, notes: list[Note]) -> bool:
+        """Returns whether CPU storages are followed from now on."""
+
+        def start() -> bool:
+            self.tracker.start()
+            return True
+
+        started = _attempt(start, "cpu", "peak", notes) is True
+        self._tracking += started
+        return started
+
+    def stop_tracking(self, notes: list[Note]) -> None:
+        """Ends what `start_tracking` began, and tells what could not be seen."""
+        self._tracking -= 1
+        _attempt(self.tracker.stop, "cpu", "peak", notes)
+        notes.extend(_attempt(self.tracker.notes, "cpu", "peak", notes) or ())
+
+    def forget(self, scope: Scope) -> None:
+        """Takes a closed scope off the list of open ones."""
+        if scope in self._open:
+            self._open.remove(scope)
+
+
+class Scope:
+    """One measured stretch of code. Made by `Scopes.open`."""
+
+    def __init__(
+        self, scopes: Scopes, readers: list[DeviceReader], device: str | None, scan: bool
+    ) -> None:
+        self._scopes = scopes
+        self._device = device
+        self._notes: list[Note] = []
+        self._cpu_notes: list[Note] = []
+        self._stopped = False
+        self._result: ScopeResult | None = None
+        self._window: TableWindow | None = None
+        kinds = {reader.kind for reader in readers}
+        self._merge_scan(kinds, scan)
+        self._tracks = "cpu" in kinds and scopes.start_tracking(self._cpu_notes)
+        self._window = _attempt(scopes.table.open_window, "heap", "freed", self._notes)
+        self.first_serial = 0 if self._window is None else self._window.first_serial
+        self._parts = [_Part(reader, scopes.devices.peaks) for reader in readers]
+
+    def _merge_scan(self, kinds: set[str], scan: bool) -> None:
+        if self._scopes.tracking and "accelerator" not in kinds:
+            return  # the table is being kept exact by an outer scope
+        if scan:
+            self._scopes.merge_scan(self._notes)
+        elif "cpu" in kinds and not self._scopes.tracking:
+            self._cpu_notes.append(_SKIPPED_BEFORE)
+        elif "accelerator" in kinds:
+            self._notes.append(_SKIPPED_FREED)
+
+    def stop(self) -> None:
+        """Ends tracking and reads what the user's code left on the GPUs and the host."""
+        if self._stopped:
+            return
+        self._stopped = True
+        if self._tracks:
+            self._scopes.stop_tracking(self._cpu_notes)
+        for part in reversed(self._parts):
+            part.stop()
+        _attempt(self._add_late_devices, "heap", "devices", self._notes)
+
+    def _add_late_devices(self) -> None:
+        """Adds GPUs that could be counted only after the user's code had started them."""
+        known = {part.reader.device for part in self._parts}
+        for reader in self._scopes.devices.choose(self._device):
+            if reader.kind == "accelerator" and reader.device not in known:
+                self._parts.append(_late_part(reader, self._scopes.devices.peaks))
+
+    def close(self) -> ScopeResult:
+        """Returns what the scope did. Closing again returns the same. Never raises."""
+        if self._result is None:
+            self.stop()
+            self._scopes.forget(self)
+            self._result = self._conclude()
+        return self._result
+
+    def _conclude(self) -> ScopeResult:
+        for part in self._parts:
+            if part.reader.kind == "cpu":  # exact now: the session has scanned since `stop`
+                part.after = part.sample("after")
+                part.notes.extend(self._cpu_notes)
+        window, notes = self._window, self._notes
+        if window is not None:
+            _attempt(window.close, "heap", "freed", notes)
+        end = _attempt(lambda: self._scopes.table.next_serial, "heap", "created", notes)
+        return ScopeResult(
+            deltas={part.reader.device: part.delta() for part in self._parts},
+            freed={} if window is None else dict(window.freed),
+            resized={} if window is None else dict(window.resized),
+            first_serial=self.first_serial,
+            end_serial=self.first_serial if end is None else end,
+            notes=tuple(dict.fromkeys(notes)),
+        )
+
+
+class _Part:
+    """One device of one scope."""
+
+    def __init__(self, reader: DeviceReader, peaks: PeakOwner) -> None:
+        self.reader = reader
+        self.notes: list[Note] = []
+        self.peak: int | None = None
+        self.after: Sample | None = None
+        counter = reader.counter
+        self._window = None if counter is None else peaks.open(counter)
+        self.before = self.sample("before")
+
+    def sample(self, field: str) -> Sample | None:
+        """Returns the device's bytes now; a failure becomes a note on `field`."""
+        return _attempt(self.reader.sample, self.reader.device, field, self.notes)
+
+    def stop(self) -> None:
+        """Reads what is allocated now as the scope's end, and the peak until now."""
+        self.after = self.sample("after")
+        if self._window is None:
+            device = self.reader.device
+            self.notes.append(Note("peak", "not_told", f"torch keeps no peak on {device}."))
+        else:
+            self.peak = self._window.close()
+            if self._window.note is not None:
+                self.notes.append(self._window.note)
+
+    def delta(self) -> DeviceDelta:
+        """Returns the figures of this device with their notes."""
+        start, end = self.before or _UNKNOWN, self.after or _UNKNOWN
+        before, after = start.allocated, end.allocated
+        self._explain_start()
+        self._raise_peak(after)
+        capacity = _attempt(self.reader.capacity, self.reader.device, "capacity", self.notes)
+        return DeviceDelta(
+            device=self.reader.device,
+            before=before,
+            after=after,
+            delta=None if before is None or after is None else after - before,
+            peak=self.peak,
+            reserved_before=start.reserved,
+            reserved_after=end.reserved,
+            capacity=capacity,
+            notes=tuple(dict.fromkeys(self.notes)),
+        )
+
+    def _explain_start(self) -> None:
+        device = self.reader.device
+        if self.before is None or self.after is None or self.before.started:
+            return
+        if self.after.started:
+            sentence = f"{device} was first used in here, so torch held nothing on it before."
+            self.notes.append(Note("before", "started_here", sentence))
+        else:
+            sentence = f"{device} has not been used yet, so torch holds nothing on it."
+            self.notes.append(Note("after", "not_started", sentence))
+
+    def _raise_peak(self, after: int | None) -> None:
+        if self.peak is not None and after is not None and after > self.peak:
+            self.peak = after
+            self.notes.append(_RAISED)
+
+
+def _late_part(reader: DeviceReader, peaks: PeakOwner) -> _Part:
+    """Returns the part of a GPU that the user's code started: it held nothing before."""
+    reading = reader.read()
+    part = _Part(reader, peaks)
+    part.stop()
+    part.before = Sample(0, 0, started=False)
+    part.peak = reading.peak_allocated
+    return part
+
+
+_UNKNOWN = Sample(None, None, started=True)
+_SKIPPED = "The heap was not scanned: storages that nbmem has not seen yet are missing."
+_SKIPPED_BEFORE = Note("before", "scan_skipped", _SKIPPED)
+_SKIPPED_FREED = Note("freed", "scan_skipped", _SKIPPED)
+_RAISED = Note(
+    "peak",
+    "other_threads",
+    "Another thread made storages meanwhile: the peak is the end figure, and may have been higher.",
+)
+
+
+def _attempt(act: Callable[[], Value], device: str, field: str, notes: list[Note]) -> Value | None:
+    """Returns what `act` returns; if it raises, None, and the reason joins `notes`."""
+    try:
+        return act()
+    except Exception as error:
+        notes.append(reading_failed(device, field, error))
+        return None
