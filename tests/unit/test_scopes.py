@@ -1,0 +1,336 @@
+"""What a measured scope says of the code within it."""
+
+import gc
+
+import pytest
+import torch
+from simulated_cuda import SimulatedCuda
+
+from nbmem.devices import Devices, UnknownDeviceError
+from nbmem.heap import StorageTable, scan_heap
+from nbmem.records import Note
+from nbmem.scopes import Scopes
+
+MIB = 2**20
+
+
+class TableCounter:
+    """The table's figures of the CPU, as the tracker offers them."""
+
+    device = "cpu"
+
+    def __init__(self, table):
+        self.table = table
+
+    def allocated(self):
+        return self.table.bytes_on("cpu")
+
+    def peak(self):
+        return self.table.peak_on("cpu")
+
+    def reset_peak(self):
+        self.table.reset_peak("cpu")
+
+
+class HandTracker:
+    """A tracker that sees what the test hands to it, and only while it is on."""
+
+    def __init__(self, table):
+        self.table, self.on, self.said = table, 0, []
+
+    def start(self):
+        self.on += 1
+
+    def stop(self):
+        self.on -= 1
+
+    def notes(self):
+        return self.said
+
+    def make(self, size):
+        tensor = torch.empty(size, dtype=torch.uint8)
+        if self.on:
+            self.table.note(tensor.untyped_storage())
+        return tensor
+
+
+@pytest.fixture
+def table():
+    gc.collect()  # what earlier tests left for the collector is not to die within this one
+    return StorageTable()
+
+
+@pytest.fixture
+def tracker(table):
+    return HandTracker(table)
+
+
+@pytest.fixture
+def scopes(table, tracker):
+    scopes = Scopes(table, tracker, Devices(TableCounter(table)))
+    scopes.devices.install()
+    yield scopes
+    scopes.close_all()
+    scopes.devices.uninstall()
+
+
+@pytest.fixture
+def cuda(monkeypatch):
+    return SimulatedCuda(monkeypatch, count=2)
+
+
+@pytest.fixture
+def gpu_scopes(cuda, table, tracker):
+    scopes = Scopes(table, tracker, Devices(TableCounter(table)))
+    scopes.devices.install()
+    yield scopes
+    scopes.close_all()
+    scopes.devices.uninstall()
+
+
+def codes(notes):
+    return [(note.field, note.code) for note in notes]
+
+
+def test_a_scope_adds_up_to_the_byte(scopes, tracker):
+    old, kept = tracker.make(MIB), tracker.make(3 * MIB)
+    scope = scopes.open()
+    made, passing = tracker.make(5 * MIB), tracker.make(7 * MIB)
+    del passing, old
+    scope.stop()
+    result = scope.close()
+    cpu = result.deltas["cpu"]
+    assert 4 * MIB == cpu.delta
+    assert cpu.before + 12 * MIB == cpu.peak
+    assert {"cpu": MIB} == result.freed
+    assert {} == result.resized
+    assert cpu.before + 5 * MIB - MIB == cpu.after
+    assert () == cpu.notes
+    assert made.numel() + kept.numel() == 8 * MIB
+
+
+def test_serials_tell_what_was_made_in_the_scope(scopes, tracker, table):
+    scope = scopes.open()
+    made = tracker.make(MIB)
+    result = scope.close()
+    later = tracker.make(MIB)
+    table.note(later.untyped_storage())
+    within = range(result.first_serial, result.end_serial)
+    assert [True, False] == [
+        table.find(tensor.untyped_storage()).serial in within for tensor in (made, later)
+    ]
+
+
+def test_memory_made_by_nobody_in_sight_is_counted_at_the_start(scopes, tracker):
+    unseen = tracker.make(9 * MIB)
+    scope = scopes.open()
+    del unseen
+    result = scope.close()
+    assert -9 * MIB == result.deltas["cpu"].delta
+    assert {"cpu": 9 * MIB} == result.freed
+
+
+def test_without_a_scan_the_start_figure_is_called_partial(scopes, tracker):
+    unseen = tracker.make(9 * MIB)
+    cpu = scopes.open(scan=False).close().deltas["cpu"]
+    assert [("before", "scan_skipped")] == codes(cpu.notes)
+    assert (0, 0) == (cpu.before, cpu.delta)
+    assert 9 * MIB == unseen.numel()
+
+
+def test_an_inner_scope_needs_no_scan_of_its_own(scopes, tracker):
+    outer = scopes.open()
+    made = tracker.make(MIB)
+    inner = scopes.open(scan=False)
+    more = tracker.make(2 * MIB)
+    inner_cpu = inner.close().deltas["cpu"]
+    outer_cpu = outer.close().deltas["cpu"]
+    assert ((), ()) == (inner_cpu.notes, outer_cpu.notes)
+    assert (2 * MIB, 3 * MIB) == (inner_cpu.delta, outer_cpu.delta)
+    assert outer_cpu.before + MIB == inner_cpu.before
+    assert 3 * MIB == made.numel() + more.numel()
+
+
+def test_scopes_close_in_any_order_and_each_has_its_own_peak(scopes, tracker):
+    first = scopes.open()
+    passing = tracker.make(8 * MIB)
+    del passing
+    second = scopes.open()
+    passing = tracker.make(2 * MIB)
+    del passing
+    first_cpu = first.close().deltas["cpu"]
+    passing = tracker.make(4 * MIB)
+    del passing
+    second_cpu = second.close().deltas["cpu"]
+    assert [8 * MIB, 4 * MIB] == [cpu.peak - cpu.before for cpu in (first_cpu, second_cpu)]
+    assert 0 == tracker.on
+
+
+def test_closing_twice_gives_the_same_result_and_stops_once(scopes, tracker):
+    scope = scopes.open()
+    first = scope.close()
+    kept = tracker.make(MIB)
+    scope.stop()
+    assert first is scope.close()
+    assert 0 == tracker.on
+    assert MIB == kept.numel()
+
+
+def test_a_scope_nobody_closed_is_closed_at_the_end(scopes, tracker):
+    scopes.open()
+    scopes.open()
+    scopes.close_all()
+    assert 0 == tracker.on
+    assert scopes.tracking is False
+
+
+def test_what_another_thread_made_raises_the_peak_with_a_note(scopes, tracker, table):
+    scope = scopes.open()
+    scope.stop()
+    by_a_thread = torch.empty(6 * MIB, dtype=torch.uint8)
+    with scan_heap(table):
+        pass
+    cpu = scope.close().deltas["cpu"]
+    assert 6 * MIB == cpu.delta
+    assert cpu.after == cpu.peak
+    assert [("peak", "other_threads")] == codes(cpu.notes)
+    assert 6 * MIB == by_a_thread.numel()
+
+
+def test_what_the_tracker_could_not_see_is_said_with_the_cpu(scopes, tracker):
+    tracker.said = [Note("peak", "compiled", "What compiled code allocates inside is unseen.")]
+    deltas = scopes.open().close().deltas
+    assert [("peak", "compiled")] == codes(deltas["cpu"].notes)
+    assert () == deltas["host"].notes
+
+
+def test_a_tracker_that_breaks_costs_the_user_nothing_but_a_note(scopes, tracker):
+    def broken():
+        raise RuntimeError("mode stack is gone")
+
+    tracker.start = broken
+    result = scopes.open().close()
+    assert "Reading peak of cpu failed: RuntimeError: mode stack is gone" in (
+        result.deltas["cpu"].notes[0].sentence
+    )
+    assert 0 == tracker.on
+
+
+def test_the_host_is_measured_beside(scopes):
+    scope = scopes.open()
+    block = torch.ones(16 * MIB, dtype=torch.float32)
+    host = scope.close().deltas["host"]
+    assert 60 * MIB < host.delta < 70 * MIB
+    assert host.before < host.after <= host.peak
+    assert (None, None) == (host.reserved_before, host.reserved_after)
+    assert 64 * MIB == block.untyped_storage().nbytes()
+
+
+def test_a_gpu_cell_reads_the_allocator_and_leaves_the_cpu_alone(gpu_scopes, cuda, tracker):
+    cuda.devices[0].allocate(MIB)
+    scope = gpu_scopes.open()
+    assert 0 == tracker.on
+    cuda.devices[0].allocate(4 * MIB)
+    cuda.devices[0].allocate(300)
+    cuda.devices[0].free(1)
+    deltas = scope.close().deltas
+    assert ["cuda:0", "cuda:1", "host"] == list(deltas)
+    gpu = deltas["cuda:0"]
+    assert (MIB, MIB + 512, 512) == (gpu.before, gpu.after, gpu.delta)
+    assert 5 * MIB + 512 == gpu.peak
+    assert (2 * MIB, 6 * MIB) == (gpu.reserved_before, gpu.reserved_after)
+    assert 8 * 2**30 == gpu.capacity
+    assert (0, 0, 0) == (deltas["cuda:1"].before, deltas["cuda:1"].after, deltas["cuda:1"].peak)
+
+
+def test_asking_for_the_cpu_beside_a_gpu_tracks_it(gpu_scopes, tracker):
+    scope = gpu_scopes.open("cpu")
+    kept = tracker.make(MIB)
+    deltas = scope.close().deltas
+    assert ["cuda:0", "cuda:1", "cpu", "host"] == list(deltas)
+    assert MIB == deltas["cpu"].delta == kept.numel()
+
+
+def test_one_gpu_may_be_asked_for_alone(gpu_scopes):
+    assert ["cuda:1", "host"] == list(gpu_scopes.open("cuda:1").close().deltas)
+
+
+def test_the_users_reset_within_a_gpu_cell_does_not_change_its_peak(gpu_scopes, cuda):
+    scope = gpu_scopes.open()
+    cuda.devices[0].allocate(4 * MIB)
+    cuda.devices[0].free()
+    torch.cuda.reset_peak_memory_stats(0)
+    cuda.devices[0].allocate(MIB)
+    gpu = scope.close().deltas["cuda:0"]
+    assert 4 * MIB == gpu.peak
+    assert MIB == torch.cuda.max_memory_allocated(0)
+
+
+def test_a_gpu_first_used_in_the_cell_held_nothing_before(monkeypatch, table, tracker):
+    cuda = SimulatedCuda(monkeypatch, started=False)
+    scopes = Scopes(table, tracker, Devices(TableCounter(table)))
+    scope = scopes.open()
+    cuda.start()
+    cuda.devices[0].allocate(MIB)
+    gpu = scope.close().deltas["cuda:0"]
+    assert (0, MIB, MIB, MIB) == (gpu.before, gpu.after, gpu.delta, gpu.peak)
+    assert "cuda:0 was first used in here, so torch held nothing on it before." == (
+        gpu.notes[0].sentence
+    )
+
+
+def test_a_gpu_nobody_uses_holds_nothing_and_says_so(monkeypatch, table, tracker):
+    SimulatedCuda(monkeypatch, started=False)
+    scopes = Scopes(table, tracker, Devices(TableCounter(table)))
+    gpu = scopes.open().close().deltas["cuda:0"]
+    assert (0, 0, 0) == (gpu.before, gpu.after, gpu.delta)
+    assert "cuda:0 has not been used yet, so torch holds nothing on it." == gpu.notes[0].sentence
+    assert not torch.cuda.is_initialized()
+
+
+def test_gpus_that_can_be_counted_only_once_started_join_the_cell(monkeypatch, table, tracker):
+    cuda = SimulatedCuda(monkeypatch, started=False)
+    monkeypatch.setattr(torch.cuda, "_device_count_nvml", lambda: -1)
+    scopes = Scopes(table, tracker, Devices(TableCounter(table)))
+    scope = scopes.open()
+    cuda.start()
+    cuda.devices[0].allocate(4 * MIB)
+    cuda.devices[0].allocate(MIB)
+    cuda.devices[0].free(0)
+    deltas = scope.close().deltas
+    gpu = deltas["cuda:0"]
+    assert ["cpu", "host", "cuda:0"] == list(deltas)
+    assert (0, MIB, MIB, 5 * MIB) == (gpu.before, gpu.after, gpu.delta, gpu.peak)
+
+
+def test_a_gpu_that_fails_in_the_cell_has_no_figures_but_a_reason(gpu_scopes, cuda, monkeypatch):
+    scope = gpu_scopes.open()
+
+    def lost(index):
+        raise RuntimeError("CUDA error: unspecified launch failure\nmore lines follow")
+
+    cuda.read_stats = lost
+    monkeypatch.setattr(cuda.devices[0], "nested", lambda: lost(0))
+    result = scope.close()
+    gpu = result.deltas["cuda:0"]
+    assert (0, None, None, None) == (gpu.before, gpu.after, gpu.delta, gpu.peak)
+    assert [
+        "Reading after of cuda:0 failed: RuntimeError: CUDA error: unspecified launch failure",
+        "Reading peak of cuda:0 failed: RuntimeError: CUDA error: unspecified launch failure",
+    ] == [note.sentence for note in gpu.notes]
+    assert 0 == result.deltas["cuda:1"].delta
+
+
+def test_a_device_that_does_not_exist_is_refused_in_one_sentence(scopes):
+    with pytest.raises(UnknownDeviceError) as refused:
+        scopes.open("cuda:3")
+    assert "there is no device 'cuda:3' here: use one of cpu, host" == str(refused.value)
+    assert isinstance(refused.value, ValueError)
+
+
+def test_a_reading_of_the_cpu_includes_what_was_never_measured(scopes):
+    before = scopes.read_devices()[0]
+    kept = torch.empty(3 * MIB, dtype=torch.uint8)
+    after = scopes.read_devices()[0]
+    assert ("cpu", 3 * MIB) == (after.device, after.allocated - before.allocated)
+    assert 3 * MIB == kept.numel()
