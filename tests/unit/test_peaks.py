@@ -39,6 +39,12 @@ class Counter:
             self.top = max(self.top, self.now)
 
 
+@pytest.fixture(autouse=True)
+def no_gpu(monkeypatch):
+    """None but the simulated one, whatever this machine has."""
+    monkeypatch.setattr(torch._C, "_accelerator_getAccelerator", lambda: None)
+
+
 @pytest.fixture
 def cuda(monkeypatch):
     return SimulatedCuda(monkeypatch, count=2)

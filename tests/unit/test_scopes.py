@@ -54,6 +54,12 @@ class HandTracker:
         return tensor
 
 
+@pytest.fixture(autouse=True)
+def no_gpu(monkeypatch):
+    """None but the simulated one, whatever this machine has."""
+    monkeypatch.setattr(torch._C, "_accelerator_getAccelerator", lambda: None)
+
+
 @pytest.fixture
 def table():
     gc.collect()  # what earlier tests left for the collector is not to die within this one
