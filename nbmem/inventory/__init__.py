@@ -1,0 +1,16 @@
+"""What each live storage is called and what kind it is.
+
+    the user's names ──> walk ──> trail ──┐
+                                          ├──> join ──> Inventory
+    heap's scan (gc and graphs) ──────────┘
+
+`walk` reads containers by `readers` and writes a `trail`; `names` makes texts of it (`paths` has
+their forms), `gradients`, `parts` and `graphs` add what hangs on a tensor; `listing` joins the
+trail with the scan; `resolver` leads from a text back to the tensor, `places` to what holds it.
+"""
+
+from nbmem.inventory.listing import take_inventory
+from nbmem.inventory.places import Place, PlaceStep, find_places
+from nbmem.inventory.resolver import resolve_name
+
+__all__ = ["Place", "PlaceStep", "find_places", "resolve_name", "take_inventory"]

@@ -1,0 +1,133 @@
+"""Names and scan brought together, by storage."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from nbmem.inventory.gradients import gradient_of
+from nbmem.inventory.graphs import join_name, label_storages
+from nbmem.inventory.parts import parts_of, with_word
+from nbmem.inventory.rows import GRADIENT, OF_STEP, OPTIMIZER_STATE, PARAMETER, USER, Row
+from nbmem.inventory.trail import STATE
+from nbmem.records import Note, StorageRecord
+
+if TYPE_CHECKING:
+    from nbmem.heap import HeapScan, SavedTensor, StorageTable
+    from nbmem.inventory.trail import Trail
+
+OriginOf = Callable[[int], tuple[int | None, int | None]]
+
+
+class Join:
+    """Fills one row for each storage; holds tensors, so it must not outlive the inventory."""
+
+    def __init__(self, table: StorageTable) -> None:
+        self.notes: list[Note] = []
+        self._table = table
+        self._rows: dict[int, Row] = {}
+
+    def take_trail(self, trail: Trail, names: list[str]) -> None:
+        """Takes up the named tensors; a storage has all names of all tensors that share it."""
+        rows_of = [self._show(thing, named=True) for thing in trail.tensors]
+        for link, name in zip(trail.links, names):  # noqa: B905  names may be fewer
+            category = OF_STEP.get(link.step, USER)
+            if trail.within(link) == STATE:
+                category = OPTIMIZER_STATE
+            for row, word in rows_of[link.tensor]:
+                row.add_name(with_word(name, word))
+                row.is_for(category)
+        for index, more in trail.more.items():
+            for row, _ in rows_of[index]:
+                row.more += more
+
+    def take_scan(self, scan: HeapScan, trail: Trail) -> None:
+        """Takes up the tensors without a name, and what graphs keep."""
+        for tensor in scan.tensors:
+            if trail.index_of(tensor) is None:
+                self._show(tensor, named=False)
+                self._take_gradient(tensor)
+        for saved in scan.saved:
+            for part in parts_of(saved.tensor):
+                row = self._row_of(part.storage)
+                if row is not None:
+                    row.saved = True
+                    row.show(part.tensor, named=False)
+            self._take_saved_leaf(saved)
+
+    def name_saved(
+        self, scan: HeapScan, roots: list[tuple[torch.Tensor, str | None]], deadline: float
+    ) -> None:
+        """Names what only a graph keeps after the named tensor that the graph belongs to."""
+        wanted: dict[int, dict[int, Row]] = {}
+        for saved in scan.saved:
+            if saved.root is None:
+                continue
+            for part in parts_of(saved.tensor):
+                row = self._row_of(part.storage)
+                if row is not None and not row.names:
+                    wanted.setdefault(saved.root, {})[part.storage._cdata] = row
+        for root, rows in wanted.items():
+            if time.perf_counter() > deadline:
+                sentence = "names incomplete: budget reached before all graphs were named"
+                self.notes.append(Note("names", "budget", sentence))
+                return
+            tensor, name = roots[root]
+            if name is None:
+                continue
+            unnamed = {address: row for address, row in rows.items() if not row.names}
+            for address, label in label_storages(tensor, unnamed):
+                rows[address].add_name(join_name(name, label))
+
+    def write_records(self, origin_of: OriginOf) -> list[StorageRecord]:
+        """Returns the records of all storages that live."""
+        rows, unseen = self._rows, Row()
+        return [
+            rows.get(ref.serial, unseen).write(ref, origin_of(ref.serial))
+            for ref in self._table.live()
+        ]
+
+    def _show(self, thing: Any, named: bool) -> list[tuple[Row, str]]:
+        is_parameter = issubclass(type(thing), torch.nn.Parameter)
+        shown = []
+        for storage, word, tensor in parts_of(thing):
+            row = self._row_of(storage)
+            if row is None:
+                continue
+            row.seen = True
+            row.views += tensor is not None
+            row.show(tensor, named)
+            if is_parameter:
+                row.is_for(PARAMETER)
+            shown.append((row, word))
+        return shown
+
+    def _row_of(self, storage: torch.UntypedStorage) -> Row | None:
+        ref = self._table.note(storage)
+        if ref is None:
+            return None
+        row = self._rows.get(ref.serial)
+        if row is None:
+            row = self._rows[ref.serial] = Row()
+        return row
+
+    def _take_saved_leaf(self, saved: SavedTensor) -> None:
+        if saved.attribute != "variable":
+            return
+        if issubclass(type(saved.tensor), torch.nn.Parameter):
+            self._mark(saved.tensor, PARAMETER)
+        self._take_gradient(saved.tensor)
+
+    def _take_gradient(self, tensor: torch.Tensor) -> None:
+        gradient = gradient_of(tensor)
+        if gradient is not None:
+            self._mark(gradient, GRADIENT)
+
+    def _mark(self, tensor: torch.Tensor, category: int) -> None:
+        for part in parts_of(tensor):
+            row = self._row_of(part.storage)
+            if row is not None:
+                row.is_for(category)

@@ -1,0 +1,109 @@
+"""The inventory: the trail of names joined with the scan of the heap, each storage once."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from nbmem.heap import StorageTable, scan_heap
+from nbmem.heap.storages import bare_torch
+from nbmem.inventory.gradients import reach_gradients
+from nbmem.inventory.join import Join, OriginOf
+from nbmem.inventory.names import write_names
+from nbmem.inventory.trail import Trail
+from nbmem.inventory.walk import NameWalk
+from nbmem.records import Inventory
+
+_BASE: Any = torch._C.TensorBase
+_grad_fn_of = _BASE.grad_fn.__get__
+
+
+def no_origin(_serial: int) -> tuple[None, None]:
+    """Returns that nothing is known of where the storage came from."""
+    return None, None
+
+
+def take_inventory(
+    table: StorageTable,
+    namespace: Mapping[str, object],
+    *,
+    output_cache: Mapping[str, object] | None = None,
+    origin_of: OriginOf = no_origin,
+    budget: float = 0.5,
+    now: float,
+) -> Inventory:
+    """Returns everything alive at this moment, each storage once, largest first.
+
+    The bytes add up to `table.bytes_on(device)`, on CUDA to `requested_bytes.all.current` of what
+    torch's tensors own.
+
+    Args:
+        table: takes up what the scan finds.
+        namespace: the user's variables.
+        output_cache: `Out[3]`, `_` and the like; their names come after the variables'.
+        origin_of: (execution count, record serial) of the cell that made a storage, by its serial.
+        budget: seconds for the walk of names; a note says so where they did not suffice.
+        now: seconds since the epoch.
+    """
+    with _collector_at_rest():
+        deadline = time.perf_counter() + budget
+        trail = NameWalk(budget).run(namespace, output_cache or {})
+        try:
+            with bare_torch():
+                return _list_all(table, trail, origin_of, deadline, now)
+        finally:
+            trail.clear()
+
+
+@contextmanager
+def _collector_at_rest() -> Iterator[None]:
+    """The walk's own objects would start a collection, which would free what is being listed."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def _list_all(
+    table: StorageTable, trail: Trail, origin_of: OriginOf, deadline: float, now: float
+) -> Inventory:
+    roots = [index for index, thing in enumerate(trail.tensors) if _has_graph(thing)]
+    with scan_heap(table, first=[trail.tensors[index] for index in roots]) as scan:
+        reach_gradients(trail)
+        names = write_names(trail)
+        join = Join(table)
+        join.take_trail(trail, names)
+        join.take_scan(scan, trail)
+        join.name_saved(scan, _name_roots(trail, roots, names), deadline)
+        records = join.write_records(origin_of)
+        notes = (*scan.notes, *trail.notes, *join.notes)
+    records.sort(key=lambda record: (-record.bytes, record.key))
+    return Inventory(tuple(records), now, notes)
+
+
+def _name_roots(
+    trail: Trail, roots: list[int], names: list[str]
+) -> list[tuple[torch.Tensor, str | None]]:
+    """Returns the tensors that have a graph, with their shortest names."""
+    named = []
+    for index in roots:
+        link = trail.first_link(index)
+        named.append((trail.tensors[index], names[link] if link < len(names) else None))
+    return named
+
+
+def _has_graph(thing: Any) -> bool:
+    if issubclass(type(thing), torch.UntypedStorage):
+        return False
+    try:
+        return _grad_fn_of(thing) is not None
+    except RuntimeError:  # a view whose base was changed in place
+        return False

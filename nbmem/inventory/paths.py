@@ -1,0 +1,128 @@
+"""How a step from a container to what it holds is written down, and read back by people."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any
+
+NAMELESS = -1
+"""The parent of a root."""
+
+
+class Step(IntEnum):
+    """The kinds of step; the key that goes with each is in brackets."""
+
+    VARIABLE = 0
+    """A user variable (its name)."""
+    OUTPUT = 1
+    """An entry of the output cache (`Out[3]`, `_`)."""
+    KEY = 2
+    """A dict entry (its key, which prints as itself)."""
+    VALUE_AT = 3
+    """A dict entry whose key is an object of the user's (position)."""
+    KEY_AT = 4
+    """A dict key (position)."""
+    ITEM = 5
+    """An item of a list or deque (position)."""
+    TUPLE_ITEM = 6
+    """An item of a tuple (position)."""
+    FIELD = 7
+    """A field of a named tuple (its name)."""
+    MEMBER_AT = 8
+    """A member of a set (position)."""
+    ELEMENT = 9
+    """An element of a numpy array of objects (indices)."""
+    ATTRIBUTE = 10
+    """An attribute (its name)."""
+    ATTRIBUTE_AT = 11
+    """An attribute whose name is no string (position)."""
+    PARAMETER = 12
+    """A module's parameter (its name)."""
+    BUFFER = 13
+    """A module's buffer (its name)."""
+    MODULE = 14
+    """A module's child (its name)."""
+    STATE = 15
+    """What an optimizer keeps for one parameter (the parameter's name)."""
+    GRADIENT = 16
+    """The `.grad` of a tensor."""
+
+
+HOLDERS: dict[Step, str] = {
+    Step.VARIABLE: "variable",
+    Step.OUTPUT: "output",
+    Step.KEY: "dict entry",
+    Step.VALUE_AT: "dict entry",
+    Step.KEY_AT: "dict key",
+    Step.ITEM: "list item",
+    Step.TUPLE_ITEM: "tuple item",
+    Step.FIELD: "tuple item",
+    Step.MEMBER_AT: "set member",
+    Step.ELEMENT: "array element",
+    Step.ATTRIBUTE: "attribute",
+    Step.ATTRIBUTE_AT: "attribute",
+    Step.PARAMETER: "module parameter",
+    Step.BUFFER: "module buffer",
+    Step.MODULE: "submodule",
+    Step.STATE: "optimizer state",
+    Step.GRADIENT: "gradient",
+}
+"""What a step is taken in, in words."""
+
+_PLAIN = frozenset((str, int, bool, bytes, type(None)))
+_MAX_INT_BITS = 2048
+"""Larger ones are shown by position: Python refuses to print the very large."""
+
+
+def prints_itself(key: object) -> bool:
+    """Returns whether `key` may be shown by its repr: plain values of Python's own types only."""
+    kind = type(key)
+    if kind is str:
+        return True
+    if kind is tuple:
+        return all(type(item) is not tuple and prints_itself(item) for item in key)  # type: ignore[attr-defined]
+    if kind is float:
+        return bool(key == key)  # two NaN keys print the same
+    if kind is int:
+        return key.bit_length() <= _MAX_INT_BITS  # type: ignore[attr-defined,no-any-return]
+    return any(kind is plain for plain in _PLAIN)
+
+
+def write_step(base: str, step: Step, key: Any) -> str:
+    """Returns `base` followed by one step, as Python would write it."""
+    if step in _DOTTED and _can_follow_dot(step, key):
+        return f"{base}.{key}" if base else str(key)
+    return write_explicit(base, step, key)
+
+
+def write_explicit(base: str, step: Step, key: Any) -> str:
+    """Returns the longer form, for names that can't stand after a dot or are already taken."""
+    return _FORMS[step].format(base=base, key=key)
+
+
+def _can_follow_dot(step: Step, key: str) -> bool:
+    return key.isidentifier() or (step in _MODULE_STEPS and key.isdecimal())
+
+
+_MODULE_STEPS = frozenset((Step.PARAMETER, Step.BUFFER, Step.MODULE))
+_DOTTED = _MODULE_STEPS | {Step.VARIABLE, Step.FIELD, Step.ATTRIBUTE}
+
+_FORMS: dict[Step, str] = {
+    Step.VARIABLE: "globals()[{key!r}]",
+    Step.OUTPUT: "{key}",
+    Step.KEY: "{base}[{key!r}]",
+    Step.VALUE_AT: "list({base}.values())[{key}]",
+    Step.KEY_AT: "list({base})[{key}]",
+    Step.ITEM: "{base}[{key}]",
+    Step.TUPLE_ITEM: "{base}[{key}]",
+    Step.FIELD: "{base}.{key}",
+    Step.MEMBER_AT: "list({base})[{key}]",
+    Step.ELEMENT: "{base}[{key}]",
+    Step.ATTRIBUTE: "vars({base})[{key!r}]",
+    Step.ATTRIBUTE_AT: "list(vars({base}).values())[{key}]",
+    Step.PARAMETER: "{base}._parameters[{key!r}]",
+    Step.BUFFER: "{base}._buffers[{key!r}]",
+    Step.MODULE: "{base}._modules[{key!r}]",
+    Step.STATE: "{base}.state[{key}]",
+    Step.GRADIENT: "{base}.grad",
+}

@@ -1,0 +1,157 @@
+"""How each type of object is read, without calling anything that the user wrote.
+
+A type is looked at once. From its method resolution order come the real `__dict__` descriptor and
+the slots, whatever the class pretends; objects are told apart by `type(o)`, never by `__class__`.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections import deque
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+
+_mro_of = type.__dict__["__mro__"].__get__
+_namespace_of = type.__dict__["__dict__"].__get__
+_flags_of = type.__dict__["__flags__"].__get__
+type_name = type.__dict__["__name__"].__get__
+
+HEAP_TYPE = 1 << 9
+"""Py_TPFLAGS_HEAPTYPE: made by a `class` statement, so instances may have attributes."""
+
+MACHINERY = ("torch._", "torch.fx.", "IPython.", "ipykernel.", "traitlets.", "nbmem.")
+"""Plain objects of these modules are walked past: what they hold was not named by the user."""
+
+
+class Kind(IntEnum):
+    """What a walk does with an object."""
+
+    SKIP = 0
+    TENSOR = 1
+    """Or a bare `torch.UntypedStorage`."""
+    MODULE = 2
+    OPTIMIZER = 3
+    DICT = 4
+    LIST = 5
+    TUPLE = 6
+    SET = 7
+    ARRAY = 8
+    INSTANCE = 9
+    STATE = 10
+    """An optimizer's `state`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """How instances of one type are read."""
+
+    cls: type
+    """Kept, so that its id stays its own while the reader lives."""
+    kind: Kind
+    iterate: Any = None
+    """Goes through the children in C: `list.__iter__`, `dict.items`, …"""
+    dict_of: Any = None
+    """The real `__dict__` descriptor; None where instances have none."""
+    slots: tuple[tuple[str, Any], ...] = ()
+    """Name and member descriptor of each slot."""
+    fields: tuple[str, ...] = ()
+    """Of a named tuple."""
+
+
+class _Probe(NamedTuple):
+    field: int
+
+
+_FIELD_GETTER = type(_namespace_of(_Probe)["field"])
+
+_CONTAINERS: tuple[tuple[type, Kind, Any], ...] = (
+    (torch.Tensor, Kind.TENSOR, None),
+    (torch.UntypedStorage, Kind.TENSOR, None),
+    (torch.nn.Module, Kind.MODULE, None),
+    (torch.optim.Optimizer, Kind.OPTIMIZER, None),
+    (dict, Kind.DICT, dict.items),
+    (list, Kind.LIST, list.__iter__),
+    (deque, Kind.LIST, deque.__iter__),
+    (tuple, Kind.TUPLE, tuple.__iter__),
+    (set, Kind.SET, set.__iter__),
+    (frozenset, Kind.SET, frozenset.__iter__),
+)
+
+
+def read_type(cls: type) -> Reader:
+    """Returns how instances of `cls` are read; runs no code of the class or of its metaclass."""
+    for base, kind, iterate in _CONTAINERS:
+        if issubclass(cls, base):
+            return _container(cls, kind, iterate)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and cls is numpy.ndarray:
+        return Reader(cls, Kind.ARRAY)
+    if issubclass(cls, type | types.ModuleType) or _is_machinery(cls):
+        return Reader(cls, Kind.SKIP)
+    if not (_flags_of(cls) & HEAP_TYPE or cls is types.SimpleNamespace):
+        return Reader(cls, Kind.SKIP)
+    dict_of, slots = _real_dict(cls), _real_slots(cls)
+    return Reader(cls, Kind.INSTANCE if dict_of or slots else Kind.SKIP, None, dict_of, slots)
+
+
+def _container(cls: type, kind: Kind, iterate: Any) -> Reader:
+    fields = _named_fields(cls) if kind is Kind.TUPLE else ()
+    if not _flags_of(cls) & HEAP_TYPE:
+        return Reader(cls, kind, iterate, fields=fields)
+    slots = tuple(slot for slot in _real_slots(cls) if slot[0] not in fields)
+    return Reader(cls, kind, iterate, _real_dict(cls), slots, fields)
+
+
+def _real_dict(cls: type) -> Any:
+    for base in _mro_of(cls):
+        found = _namespace_of(base).get("__dict__")
+        if type(found) in (types.GetSetDescriptorType, types.MemberDescriptorType):
+            return found
+    return None
+
+
+def _real_slots(cls: type) -> tuple[tuple[str, Any], ...]:
+    slots: list[tuple[str, Any]] = []
+    for base in _mro_of(cls):
+        if _flags_of(base) & HEAP_TYPE and not issubclass(torch.Tensor, base):
+            members = list(_namespace_of(base).items())
+            slots += [(name, value) for name, value in members if _is_slot(name, value)]
+    return tuple(slots)
+
+
+def _is_slot(name: Any, value: Any) -> bool:
+    real = type(value) is types.MemberDescriptorType and type(name) is str
+    return real and not name.startswith("__")
+
+
+def _named_fields(cls: type) -> tuple[str, ...]:
+    """Returns the fields of a named tuple; a class that only pretends to be one has none."""
+    for base in _mro_of(cls):
+        space = _namespace_of(base)
+        if "n_sequence_fields" in space:
+            return tuple(name for name, value in space.items() if _is_slot(name, value))
+        fields = space.get("_fields")
+        if type(fields) is tuple:
+            honest = all(_is_field(cls, name, at) for at, name in enumerate(fields))
+            return fields if honest else ()
+    return ()
+
+
+def _is_field(cls: type, name: Any, position: int) -> bool:
+    if type(name) is not str:
+        return False
+    for base in _mro_of(cls):
+        getter = _namespace_of(base).get(name)
+        if getter is not None:
+            return type(getter) is _FIELD_GETTER and getter.__reduce__()[1][0] == position
+    return False
+
+
+def _is_machinery(cls: type) -> bool:
+    module = _namespace_of(cls).get("__module__")
+    return type(module) is str and f"{module}.".startswith(MACHINERY) and cls is not partial

@@ -1,0 +1,118 @@
+"""What is known of one storage while an inventory is being made."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from nbmem.inventory.paths import Step
+from nbmem.records import CATEGORIES, Note, StorageRecord
+
+if TYPE_CHECKING:
+    from nbmem.heap import StorageRef
+
+MAX_NAMES = 20
+"""Names kept for each storage; the others are counted in a note."""
+
+PARAMETER, BUFFER, GRADIENT, OPTIMIZER_STATE, SAVED, USER, UNKNOWN = range(len(CATEGORIES))
+OF_STEP = {
+    Step.PARAMETER: PARAMETER,
+    Step.BUFFER: BUFFER,
+    Step.GRADIENT: GRADIENT,
+    Step.STATE: OPTIMIZER_STATE,
+}
+
+_BASE: Any = torch._C.TensorBase
+_shape_of = _BASE.shape.__get__
+_dtype_of = _BASE.dtype.__get__
+_numel_of = _BASE.numel
+_DTYPES: dict[torch.dtype, str] = {}
+_BARE = Note(
+    "shape", "no_tensor", "No tensor that Python can reach shows this storage: these are its bytes."
+)
+
+
+class Row:
+    """One storage: the tensors that share it, their names, what it is for."""
+
+    __slots__ = ("best", "best_named", "category", "more", "names", "saved", "seen", "views")
+
+    def __init__(self) -> None:
+        self.best: torch.Tensor | None = None
+        self.best_named = False
+        self.views = 0
+        self.names: list[str] = []
+        self.more = 0
+        self.category = UNKNOWN
+        self.saved = False
+        self.seen = False
+        """Whether Python holds it, be it as a bare storage."""
+
+    def show(self, tensor: torch.Tensor | None, named: bool) -> None:
+        """Takes the tensor for the record's shape if it shows the storage better."""
+        if tensor is None:
+            return
+        if self.best is not None:
+            if self.best_named != named:
+                if self.best_named:
+                    return
+            elif _numel_of(tensor) <= _numel_of(self.best):
+                return
+        self.best, self.best_named = tensor, named
+
+    def add_name(self, name: str) -> None:
+        """Adds a name, or counts it where there are enough."""
+        if len(self.names) < MAX_NAMES:
+            self.names.append(name)
+        else:
+            self.more += 1
+
+    def is_for(self, category: int) -> None:
+        """Takes a category that one of the tensors gives it; the first of CATEGORIES wins."""
+        if category < self.category:
+            self.category = category
+
+    def write(self, ref: StorageRef, origin: tuple[int | None, int | None]) -> StorageRecord:
+        """Returns the record of the storage."""
+        dtype, shape, notes = _show_best(self.best, ref.bytes)
+        if self.more:
+            notes = (*notes, Note("names", "more", f"It has {self.more:,} more names."))
+        return StorageRecord(
+            ref.serial,
+            ref.bytes,
+            ref.device,
+            dtype,
+            shape,
+            CATEGORIES[self._decide()],
+            tuple(self.names),
+            *origin,
+            self.views,
+            self.seen,
+            notes,
+        )
+
+    def _decide(self) -> int:
+        return SAVED if self.saved and self.category == UNKNOWN else self.category
+
+
+def _show_best(
+    tensor: torch.Tensor | None, size: int
+) -> tuple[str, tuple[int, ...], tuple[Note, ...]]:
+    if tensor is None:
+        return "uint8", (size,), (_BARE,)
+    return _name_dtype(_dtype_of(tensor)), _read_shape(tensor), ()
+
+
+def _name_dtype(dtype: torch.dtype) -> str:
+    name = _DTYPES.get(dtype)
+    if name is None:
+        name = _DTYPES[dtype] = str(dtype).removeprefix("torch.")
+    return name
+
+
+def _read_shape(tensor: Any) -> tuple[int, ...]:
+    try:
+        return tuple(_shape_of(tensor))
+    except RuntimeError:  # a nested tensor has no one shape
+        return (_numel_of(tensor),)

@@ -1,0 +1,131 @@
+"""What a walk wrote down: the tensors it reached, and by which steps."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+
+from nbmem.inventory.paths import NAMELESS, Step
+from nbmem.records import Note
+
+MAX_LINKS = 20
+"""Ways kept to each tensor; further ones are counted."""
+
+NOWHERE, OPTIMIZER, STATE = range(3)
+_TELLING = frozenset((Step.PARAMETER, Step.BUFFER, Step.STATE))
+
+
+class Link(NamedTuple):
+    """The last step of one way to a tensor."""
+
+    tensor: int
+    """Index into `Trail.tensors`."""
+    node: int
+    """Index into `Trail.nodes`; NAMELESS where the tensor itself is a root."""
+    step: Step
+    key: Any
+
+
+class Node(NamedTuple):
+    """A container, with the last step of the way that first led to it."""
+
+    parent: int
+    step: Step
+    key: Any
+    depth: int
+    within: int
+    """NOWHERE, or in what the way leads through: OPTIMIZER or its STATE."""
+
+
+class Trail:
+    """Tensors, links and nodes in the order in which they were reached: shortest ways first.
+
+    It holds what it names, until `clear`.
+    """
+
+    def __init__(self) -> None:
+        self.tensors: list[torch.Tensor] = []
+        self.links: list[Link] = []
+        self.nodes: list[Node] = []
+        self.again: list[tuple[int, Node]] = []
+        """Further ways to a container that was visited by another."""
+        self.more: dict[int, int] = {}
+        """How many ways were not kept, by tensor."""
+        self.notes: list[Note] = []
+        self._links_of: list[list[int]] = []
+        self._index: dict[int, int] = {}
+        self._node_of: dict[int, int] = {}
+        self._kept: list[object] = []
+
+    def clear(self) -> None:
+        """Lets go of everything."""
+        self.tensors.clear()
+        self._kept.clear()
+        for rows in (self.links, self.nodes, self.again, self._links_of):
+            rows.clear()
+        for table in (self._index, self._node_of, self.more):
+            table.clear()
+
+    def reach(self, tensor: torch.Tensor, node: int, step: Step, key: Any) -> bool:
+        """Notes a way to a tensor; returns whether it is the first."""
+        found = self._index.get(id(tensor))
+        if found is None:
+            self._index[id(tensor)] = len(self.tensors)
+            self._links_of.append([len(self.links)])
+            self.links.append(Link(len(self.tensors), node, step, key))
+            self.tensors.append(tensor)
+            return True
+        own = self._links_of[found]
+        if len(own) < MAX_LINKS or step in _TELLING:
+            own.append(len(self.links))
+            self.links.append(Link(found, node, step, key))
+        else:
+            self.more[found] = self.more.get(found, 0) + 1
+        return False
+
+    def enter(
+        self, container: object, parent: int, step: Step, key: Any, within: int = NOWHERE
+    ) -> int | None:
+        """Notes a way to a container; returns its node, or None where it was entered before."""
+        depth = 1
+        if parent != NAMELESS:
+            above = self.nodes[parent]
+            depth, within = above.depth + 1, max(above.within, within)
+        if step is Step.STATE:
+            within = STATE
+        node = Node(parent, step, key, depth, within)
+        before = self._node_of.get(id(container))
+        if before is not None:
+            self.again.append((before, node))
+            return None
+        self._node_of[id(container)] = len(self.nodes)
+        return self._append(container, node)
+
+    def enter_state(self, state: object, optimizer: int) -> int:
+        """Notes an optimizer's `state`, whatever else leads to the same dict."""
+        depth = self.nodes[optimizer].depth + 1
+        return self._append(state, Node(optimizer, Step.ATTRIBUTE, "state", depth, STATE))
+
+    def _append(self, container: object, node: Node) -> int:
+        self._kept.append(container)
+        self.nodes.append(node)
+        return len(self.nodes) - 1
+
+    def within(self, link: Link) -> int:
+        """Returns in what the way to a tensor leads through: NOWHERE, OPTIMIZER or STATE."""
+        if link.step is Step.STATE:
+            return STATE
+        return NOWHERE if link.node == NAMELESS else self.nodes[link.node].within
+
+    def index_of(self, tensor: torch.Tensor) -> int | None:
+        """Returns the tensor's index, or None where no way leads to it."""
+        return self._index.get(id(tensor))
+
+    def first_link(self, index: int) -> int:
+        """Returns the index of the shortest way to a tensor."""
+        return self._links_of[index][0]
+
+    def links_of(self, index: int) -> list[int]:
+        """Returns the indices of all kept ways to a tensor."""
+        return self._links_of[index]
