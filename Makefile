@@ -1,0 +1,48 @@
+# nbmem: `make demo` shows it, `make test` proves it, `make lab` opens it. Each sets itself up.
+#
+# TORCH is what pip is given to install PyTorch, so it chooses the build too: add the --index-url
+# that PyTorch's "Get started" page names for CPU, CUDA or ROCm.
+
+TORCH ?= torch==2.13.0
+TORCH_FLOOR ?= torch==2.10.0
+PYTHON ?= python3
+VENV ?= .venv
+PY = $(VENV)/bin/python
+EXTRAS ?= examples,lab
+
+.PHONY: demo lab test test-floor test-only setup setup-test browser check bench format clean
+
+demo: setup
+	"$(PY)" examples/run_quickstart.py
+
+lab: setup
+	"$(VENV)/bin/jupyter" lab "$$( [ -f demo-out/quickstart.ipynb ] && echo demo-out || echo examples )/quickstart.ipynb"
+
+test: setup-test
+	scripts/check "$(VENV)"
+
+# The lowest torch that is promised. Its wheels are large, so this stays out of `make test`.
+test-floor:
+	$(MAKE) test VENV=.venv-floor TORCH="$(TORCH_FLOOR)"
+
+bench: setup-test
+	"$(PY)" -m benchmarks
+
+format: setup-test
+	"$(VENV)/bin/ruff" check --fix . && "$(VENV)/bin/ruff" format .
+
+setup: $(VENV)/.installed-$(EXTRAS)
+
+setup-test:
+	$(MAKE) setup EXTRAS=test
+	scripts/browser "$(PY)"
+
+# Torch goes first: with it there, nothing else asks for another build of it.
+$(VENV)/.installed-%: pyproject.toml Makefile
+	test -x "$(PY)" || "$(PYTHON)" -m venv "$(VENV)"
+	"$(PY)" -m pip install --quiet $(TORCH)
+	"$(PY)" -m pip install --quiet --editable ".[$*]"
+	touch "$@"
+
+clean:
+	rm -rf "$(VENV)" .venv-floor build dist demo-out

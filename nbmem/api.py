@@ -1,0 +1,68 @@
+"""The public functions: the same things as the magics, for scripts and tests."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from nbmem.loading import check_torch
+
+if TYPE_CHECKING:
+    from nbmem.history import History
+    from nbmem.records import DeviceReading, StorageRecord
+    from nbmem.session import Session
+    from nbmem.session.blocks import Block
+
+
+def measure(label: str | None = None, *, device: str | None = None, scan: bool = True) -> Block:
+    """Returns a context manager that measures the block; `.record` is its `CellRecord`.
+
+    Blocks nest. A `with` statement that runs many times, in a loop, makes one record: `steps`
+    then tells how often it ran, the largest rise above a start, and what all runs left behind.
+
+    Args:
+        label: what to call the block in the history.
+        device: `cuda:0`, `cpu`, …; None takes the accelerators, or the cpu where there is none.
+        scan: list what the block left alive, at the price of a pass over the heap at its start
+            and end. Without it on the CPU, storages made before nbmem was told are not counted.
+
+    Raises:
+        UnknownDeviceError: this machine has no such device.
+
+    >>> with nbmem.measure("forward") as m:  # doctest: +SKIP
+    ...     loss = model(x).sum()
+    >>> m.record.devices["cpu"].peak  # doctest: +SKIP
+    1204224
+    """
+    session = _session()
+    if device is not None:
+        session.check_device(device)
+    caller = sys._getframe(1)
+    return session.blocks.at(caller.f_code, caller.f_lineno, label, device, scan=scan)
+
+
+def read_devices() -> list[DeviceReading]:
+    """Returns the counters of each device and of the host, as they are now.
+
+    Nothing is started, synchronized or freed. `allocated` of an accelerator equals
+    `torch.cuda.memory_allocated()`; without an accelerator `cpu` counts the bytes of torch's
+    storages.
+    """
+    return _session().read_devices()
+
+
+def list_storages() -> list[StorageRecord]:
+    """Returns every live storage once, largest first, with the user's names for it."""
+    return list(_session().take_inventory().storages)
+
+
+def get_history() -> History:
+    """Returns the session's history of cell records."""
+    return _session().history
+
+
+def _session() -> Session:
+    check_torch()
+    from nbmem.session import current_session
+
+    return current_session()

@@ -1,0 +1,51 @@
+"""Which record first showed a storage: serial numbers to plain facts.
+
+Written by `session`, handed to other rooms as an argument. A storage's serial is never used
+again, so an entry can outlive its storage without lying; `forget_others` keeps the book small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The record that first showed a storage."""
+
+    serial: int
+    """Serial of the cell record."""
+    execution_count: int | None
+    """The n of the cell's `[n]`."""
+    run: int
+    """It was the n-th run of that cell."""
+
+
+class Origins:
+    """Who made which storage; keyed by the storage's serial."""
+
+    def __init__(self) -> None:
+        self._by_key: dict[int, Origin] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    def enter(self, keys: Iterable[int], origin: Origin) -> None:
+        """Notes `origin` for each storage that has none yet: the first cell to show it made it."""
+        for key in keys:
+            self._by_key.setdefault(key, origin)
+
+    def find(self, key: int) -> Origin | None:
+        """Returns who first showed the storage, or None if it was there before any record."""
+        return self._by_key.get(key)
+
+    def cell_of(self, key: int) -> tuple[int | None, int | None]:
+        """Returns (execution count, record serial) of the cell that made it, None where unknown."""
+        origin = self._by_key.get(key)
+        return (None, None) if origin is None else (origin.execution_count, origin.serial)
+
+    def forget_others(self, live: Iterable[int]) -> None:
+        """Keeps only the storages that still live."""
+        book = self._by_key
+        self._by_key = {key: book[key] for key in live if key in book}

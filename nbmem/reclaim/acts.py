@@ -1,0 +1,124 @@
+"""The three acts, each with the bytes before and after."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from nbmem.heap import StorageRef, scan_heap
+from nbmem.reclaim.names import Holdings, drop_output, drop_variable, find_entry
+from nbmem.reclaim.plan import DropPlan, make_plan
+from nbmem.records import ReclaimReport
+from nbmem.units import format_bytes
+
+_NO_ACCELERATOR = "there is no accelerator here: on the CPU torch keeps no cache to empty"
+
+
+def plan_drop(holdings: Holdings, keys: Sequence[int]) -> ReclaimReport:
+    """Returns what `drop_storages` would do to these storages (serials); nothing is dropped."""
+    plan = make_plan(holdings, keys)
+    devices = _devices_of(plan.targets)
+    size = sum(ref.bytes for ref in plan.targets)
+    before = _storage_bytes(holdings, devices)
+    return ReclaimReport(
+        act="del",
+        planned=plan.sentences(),
+        dropped=(),
+        refused=tuple(dict.fromkeys(plan.refused)),
+        bytes_before=before,
+        bytes_after=before - size if plan.sentences() and not plan.refused else None,
+        counts=_counts(devices),
+    )
+
+
+def drop_storages(holdings: Holdings, keys: Sequence[int]) -> ReclaimReport:
+    """Drops the user's names of these storages (serials), output-cache copies included.
+
+    Each name is looked at again right before: one that leads elsewhere by now is left alone.
+    """
+    plan = make_plan(holdings, keys)
+    devices = _devices_of(plan.targets)
+    before = _storage_bytes(holdings, devices)
+    dropped = _drop(holdings, plan)
+    return ReclaimReport(
+        act="del",
+        planned=plan.sentences(),
+        dropped=tuple(dropped),
+        refused=tuple(dict.fromkeys(plan.refused)),
+        bytes_before=before,
+        bytes_after=_storage_bytes(holdings, devices),
+        counts=_counts(devices),
+        still_held=_still_held(plan.targets),
+    )
+
+
+def _drop(holdings: Holdings, plan: DropPlan) -> list[str]:
+    for name in plan.variables:
+        drop_variable(holdings.shell, name)
+    names = holdings.names()
+    for place in plan.entries.values():
+        if entry := find_entry(names, place.steps):
+            entry[0].pop(entry[1])
+    if holdings.shell is not None and plan.outputs:
+        copies = holdings.outputs()
+        drop_output(holdings.shell, [copies[name] for name in plan.outputs if name in copies])
+    return [*plan.variables, *plan.entries, *plan.outputs]
+
+
+def _still_held(targets: Sequence[StorageRef]) -> tuple[str, ...]:
+    left = [ref.bytes for ref in targets if ref() is not None]
+    if not left:
+        return ()
+    these = "the storage" if len(left) == 1 else f"{len(left)} storages"
+    return (
+        f"{format_bytes(sum(left))} of {these} live on: something else holds them, such as a"
+        " graph, an object or garbage that `gc.collect()` frees",
+    )
+
+
+def collect_garbage(holdings: Holdings) -> ReclaimReport:
+    """Runs `gc.collect()`: frees what only cycles of garbage held."""
+    return _measured(holdings, "gc.collect()", "collect cycles of garbage", gc.collect)
+
+
+def empty_cache(holdings: Holdings) -> ReclaimReport:
+    """Gives cached blocks back to the driver; live tensors are untouched."""
+    readings = [r for r in holdings.read_devices() if r.kind == "accelerator"]
+    if not readings:
+        return ReclaimReport("empty cache", (), (), (_NO_ACCELERATOR,), None, None, "reserved")
+    before = _sum(reading.reserved for reading in readings)
+    torch.accelerator.empty_cache()
+    after = _sum(r.reserved for r in holdings.read_devices() if r.kind == "accelerator")
+    done = ("give cached blocks back to the driver",)
+    counts = "reserved on " + ", ".join(reading.device for reading in readings)
+    return ReclaimReport("empty cache", done, done, (), before, after, counts)
+
+
+def _measured(holdings: Holdings, act: str, words: str, do: Callable[[], Any]) -> ReclaimReport:
+    with scan_heap(holdings.table):  # garbage is seen before it goes
+        pass
+    devices = sorted({ref.device for ref in holdings.table.live()}) or ["cpu"]
+    before = _storage_bytes(holdings, devices)
+    do()
+    after = _storage_bytes(holdings, devices)
+    return ReclaimReport(act, (words,), (words,), (), before, after, _counts(devices))
+
+
+def _devices_of(targets: Sequence[StorageRef]) -> list[str]:
+    return sorted({ref.device for ref in targets})
+
+
+def _storage_bytes(holdings: Holdings, devices: Sequence[str]) -> int:
+    return sum(holdings.table.bytes_on(device) for device in devices)
+
+
+def _counts(devices: Sequence[str]) -> str:
+    return "torch storages on " + (", ".join(devices) or "no device")
+
+
+def _sum(values: Any) -> int | None:
+    known = list(values)
+    return None if any(value is None for value in known) else sum(known)

@@ -1,0 +1,212 @@
+"""`with nbmem.measure(…)`: a measured block of a cell or a script, and many runs told as one."""
+
+from __future__ import annotations
+
+import linecache
+import time
+from dataclasses import dataclass, field, replace
+from types import CodeType, TracebackType
+from typing import TYPE_CHECKING
+
+from nbmem.errors import ScopeError
+from nbmem.records import CellRecord, DeviceDelta, Note, StepSummary
+from nbmem.session.endings import status_of
+from nbmem.session.recorder import Heading, OpenRecord
+
+if TYPE_CHECKING:
+    from nbmem.session.core import Session
+
+_SCAN_SHARE = 0.05
+"""Share of a loop's time that scans of the heap at its blocks' starts may take."""
+
+AGGREGATED = Note(
+    field="created",
+    code="aggregated",
+    sentence="what stayed is listed for a block that runs once, not for many runs",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Site:
+    """One `with` statement under one parent: its runs make one record."""
+
+    parent: int | None
+    code: CodeType
+    lineno: int
+    label: str | None
+
+
+@dataclass(slots=True)
+class _Runs:
+    """What is known of the runs of one site so far."""
+
+    serial: int | None = None
+    record: CellRecord | None = None
+    open_count: int = 0
+    started: float = field(default_factory=time.perf_counter)
+    scanning: float = 0.0
+
+
+class Block:
+    """A measured block; `record` is its `CellRecord` once it ended."""
+
+    def __init__(self, session: Session, site: _Site, device: str | None, *, scan: bool) -> None:
+        self._session, self._site, self._device, self._scan = session, site, device, scan
+        self._opened: OpenRecord | None = None
+        self._record: CellRecord | None = None
+
+    def __enter__(self) -> Block:
+        self._opened = self._session.blocks.open(self._site, self._device, scan=self._scan)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._opened is not None:
+            opened, self._opened = self._opened, None
+            status, told = ("ok", None) if kind is None else status_of(kind, error)
+            self._record = self._session.blocks.close(self._site, opened, status, told)
+
+    @property
+    def record(self) -> CellRecord:
+        """The record of this block; in a loop, of all its runs up to this one.
+
+        Raises:
+            ScopeError: the block has not ended yet.
+        """
+        if self._record is None:
+            raise ScopeError("this block has not ended: read `.record` after the `with` statement")
+        return self._record
+
+
+class Blocks:
+    """Every `measure` site of the session, and which block is innermost."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._sites: dict[_Site, _Runs] = {}
+        self._open: list[OpenRecord] = []
+
+    @property
+    def innermost(self) -> OpenRecord | None:
+        """The block opened last that is still open."""
+        return self._open[-1] if self._open else None
+
+    def at(
+        self, code: CodeType, lineno: int, label: str | None, device: str | None, *, scan: bool
+    ) -> Block:
+        """Returns a block for the `with` statement at one line, ready to be entered."""
+        outer = self.innermost or self._session.watcher.innermost
+        parent = outer.serial if outer else None
+        return Block(self._session, _Site(parent, code, lineno, label), device, scan=scan)
+
+    def open(self, site: _Site, device: str | None, *, scan: bool) -> OpenRecord:
+        """Opens a run; from the second one on, a scan is made only where time allows."""
+        runs = self._sites.setdefault(site, _Runs())
+        again = runs.record is not None or runs.open_count > 0
+        scan = scan and not (again and _too_often(runs))
+        started = time.perf_counter()
+        heading = self._heading(site)
+        opened = self._session.recorder.open(heading, device, scan=scan, serial=runs.serial)
+        runs.scanning += time.perf_counter() - started
+        opened.scan = opened.scan and not again
+        runs.serial, runs.open_count = opened.serial, runs.open_count + 1
+        self._open.append(opened)
+        return opened
+
+    def close(self, site: _Site, opened: OpenRecord, status: str, error: str | None) -> CellRecord:
+        """Ends a run and folds it into the site's record."""
+        if opened in self._open:
+            self._open.remove(opened)
+        record = self._session.recorder.close(opened, status, error)
+        runs = self._sites.setdefault(site, _Runs(serial=opened.serial, open_count=1))
+        runs.open_count -= 1
+        runs.record = record if runs.record is None else _fold(runs.record, record)
+        self._session.keep(runs.record)
+        return runs.record
+
+    def forget(self, parent: int) -> None:
+        """Drops the sites of a cell that ended: its next run makes new records."""
+        self._sites = {site: runs for site, runs in self._sites.items() if site.parent != parent}
+
+    def close_all(self, note: Note) -> None:
+        """Ends every open block early."""
+        for opened in reversed(self._open):
+            opened.notes.append(note)
+            self._session.keep(self._session.recorder.close(opened))
+        self._open.clear()
+
+    def _heading(self, site: _Site) -> Heading:
+        line = linecache.getline(site.code.co_filename, site.lineno).strip()
+        cell = self._session.watcher.innermost
+        return Heading(
+            first_line=line,
+            label=site.label,
+            execution_count=cell.heading.execution_count if cell else None,
+            cell_id=cell.heading.cell_id if cell else None,
+            parent=site.parent,
+        )
+
+
+def _too_often(runs: _Runs) -> bool:
+    return runs.scanning > _SCAN_SHARE * (time.perf_counter() - runs.started)
+
+
+def _fold(total: CellRecord, run: CellRecord) -> CellRecord:
+    """Returns the record of all runs: first start, last end, highest peak, sums."""
+    steps = _add(total.steps or _first(total), run)
+    devices = {
+        device: _span(total.devices.get(device), delta) for device, delta in run.devices.items()
+    }
+    return replace(
+        total,
+        seconds=steps.seconds,
+        status=run.status,
+        error=run.error,
+        devices={**total.devices, **devices},
+        created=(),
+        freed=_sum(total.freed, run.freed),
+        resized=_sum(total.resized, run.resized),
+        steps=steps,
+        notes=tuple(dict.fromkeys([*total.notes, *run.notes, AGGREGATED])),
+    )
+
+
+def _first(record: CellRecord) -> StepSummary:
+    return _add(StepSummary(0, 0.0, {}, {}, {}), record)
+
+
+def _add(steps: StepSummary, run: CellRecord) -> StepSummary:
+    rise, largest, growth = dict(steps.largest_rise), dict(steps.largest_delta), dict(steps.growth)
+    for device, delta in run.devices.items():
+        if delta.peak is not None and delta.before is not None:
+            rise[device] = max(rise.get(device, 0), delta.peak - delta.before)
+        if delta.delta is not None:
+            largest[device] = max(largest.get(device, delta.delta), delta.delta)
+            growth[device] = growth.get(device, 0) + delta.delta
+    return StepSummary(steps.count + 1, steps.seconds + run.seconds, rise, largest, growth)
+
+
+def _span(first: DeviceDelta | None, last: DeviceDelta) -> DeviceDelta:
+    if first is None:
+        return last
+    return replace(
+        last,
+        before=first.before,
+        delta=_difference(last.after, first.before),
+        peak=max((p for p in (first.peak, last.peak) if p is not None), default=None),
+        reserved_before=first.reserved_before,
+        unattributed=None,
+        notes=tuple(dict.fromkeys([*first.notes, *last.notes])),
+    )
+
+
+def _difference(after: int | None, before: int | None) -> int | None:
+    return None if after is None or before is None else after - before
+
+
+def _sum(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:
+    return {key: one.get(key, 0) + other.get(key, 0) for key in {**one, **other}}

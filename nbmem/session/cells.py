@@ -1,0 +1,137 @@
+"""IPython's cell events: which cells are recorded, and how each one ended."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from nbmem.records import Note
+from nbmem.session.endings import ending_of
+from nbmem.session.recorder import Heading, OpenRecord
+from nbmem.session.request import CellRequest
+
+if TYPE_CHECKING:
+    from nbmem.session.core import Session
+
+_FIRST_LINE_LIMIT = 200
+
+
+@dataclass(slots=True)
+class _RunningCell:
+    """One `pre_run_cell` that has not seen its `post_run_cell`; unrecorded ones count too."""
+
+    info: Any
+    request: CellRequest | None = None
+    opened: OpenRecord | None = None
+
+
+class CellWatcher:
+    """Between `pre_run_cell` and `post_run_cell`; nothing it does reaches the user's cell."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._running: list[_RunningCell] = []
+        self._runs: Counter[str] = Counter()
+
+    def pre_run_cell(self, info: Any) -> None:
+        """Opens a record where the cell asks for one or every cell is recorded."""
+        cell = _RunningCell(info)
+        self._running.append(cell)
+        troubles: list[Note] = []
+        with self._session.troubles.caught("read the cell", troubles):
+            cell.request = self._request(info)
+            if cell.request is not None:
+                cell.opened = self._open(cell)
+        if cell.opened is not None:
+            cell.opened.notes.extend(troubles)
+
+    def post_run_cell(self, result: Any) -> None:
+        """Closes the record of the cell that ended, keeps it and shows it if asked."""
+        cell = self._ended(result)
+        if cell is None or cell.opened is None or cell.request is None:
+            return
+        status, error = ending_of(result)
+        record = self._session.recorder.close(cell.opened, status, error)
+        self._session.finish_cell(record, cell.request)
+
+    def close_all(self, note: Note) -> None:
+        """Ends every open record early, as `%unload_ext` in the middle of a cell does."""
+        for cell in reversed(self._running):
+            if cell.opened is not None:
+                cell.opened.notes.append(note)
+                self._session.keep(self._session.recorder.close(cell.opened))
+        self._running.clear()
+
+    @property
+    def innermost(self) -> OpenRecord | None:
+        """The record of the innermost cell that is being measured."""
+        opened = (cell.opened for cell in reversed(self._running))
+        return next((record for record in opened if record is not None), None)
+
+    def _request(self, info: Any) -> CellRequest | None:
+        asked = self._session.cell_line.find(info.raw_cell)
+        if asked is not None and not self._is_same_request(info.raw_cell):
+            return asked
+        nested = len(self._running) > 1
+        if self._session.recording and info.store_history and not info.silent and not nested:
+            return CellRequest(quiet=True, scan=self._session.settings.scan)
+        return None
+
+    def _is_same_request(self, raw_cell: str) -> bool:
+        """Whether a cell around this one asks already (`%%capture` runs a cell of its own)."""
+        outer = (cell for cell in self._running[:-1] if cell.opened is not None)
+        return any(str(cell.info.raw_cell).endswith(raw_cell) for cell in outer)
+
+    def _open(self, cell: _RunningCell) -> OpenRecord:
+        request, session = cell.request or CellRequest(), self._session
+        outer = self.innermost
+        heading = Heading(
+            first_line=_first_line(cell.info.raw_cell),
+            label=request.label,
+            execution_count=session.execution_count(cell.info),
+            cell_id=getattr(cell.info, "cell_id", None),
+            run=self._count_run(cell.info),
+            parent=outer.serial if outer else None,
+        )
+        scan = request.scan and session.settings.scan
+        device = request.device or session.settings.device
+        return session.recorder.open(heading, None if device == "auto" else device, scan=scan)
+
+    def _count_run(self, info: Any) -> int:
+        cell_id = getattr(info, "cell_id", None)
+        key = cell_id or hashlib.sha256(info.raw_cell.encode("utf-8", "replace")).hexdigest()
+        self._runs[key] += 1
+        return self._runs[key]
+
+    def _ended(self, result: Any) -> _RunningCell | None:
+        """Takes off the cell that `result` speaks of; None where its start was never seen."""
+        if not self._running:
+            return None
+        if result is None:  # an await cell that Ctrl-C cancelled
+            return self._running.pop()
+        for index in range(len(self._running) - 1, -1, -1):
+            if _same_cell(self._running[index].info, result.info):
+                return self._take(index)
+        return None
+
+    def _take(self, index: int) -> _RunningCell:
+        """Takes off one cell, and closes what was left open inside it."""
+        for inner in reversed(self._running[index + 1 :]):
+            if inner.opened is not None:
+                self._session.keep(self._session.recorder.close(inner.opened, "interrupted"))
+        cell = self._running[index]
+        del self._running[index:]
+        return cell
+
+
+def _same_cell(started: Any, ended: Any) -> bool:
+    # IPython hands over another object when the runner itself raised; the text is then all there is
+    return started is ended or started.raw_cell == ended.raw_cell
+
+
+def _first_line(raw_cell: str) -> str:
+    lines = [line.strip() for line in raw_cell.splitlines() if line.strip()]
+    code = [line for line in lines if not line.startswith("%%")]
+    return (code or lines or [""])[0][:_FIRST_LINE_LIMIT]

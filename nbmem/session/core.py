@@ -1,0 +1,214 @@
+"""One session a kernel: it owns the table, the history and the settings, and listens to IPython."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from nbmem import reclaim
+from nbmem.devices import Devices
+from nbmem.heap import StorageTable
+from nbmem.history import History
+from nbmem.inventory import take_inventory
+from nbmem.origins import Origins
+from nbmem.records import CellRecord, DeviceReading, Inventory, Note, ReclaimReport
+from nbmem.scopes import Scopes
+from nbmem.session import roots
+from nbmem.session.blocks import Blocks
+from nbmem.session.cells import CellWatcher
+from nbmem.session.recorder import Recorder
+from nbmem.session.request import CellLine, CellRequest
+from nbmem.session.settings import NbMem
+from nbmem.session.troubles import Troubles
+from nbmem.tracking import CpuTracker
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+UNLOADED = Note(
+    field="after",
+    code="unloaded",
+    sentence="nbmem was unloaded before the end: the figures are of that moment",
+)
+
+
+class Session:
+    """Everything nbmem knows of one process. Without a shell it serves a plain script."""
+
+    def __init__(self, shell: InteractiveShell | None = None) -> None:
+        self.shell = shell
+        self.settings = NbMem(parent=shell)
+        self.history = History(limit=self.settings.history_limit)
+        self.origins = Origins()
+        self.troubles = Troubles()
+        self.recording = False
+        """True while every cell is recorded (`%gpumem on`)."""
+        self.table = StorageTable()
+        self._tracker = CpuTracker(self.table)
+        self._devices = Devices(self._tracker)
+        self._scopes = Scopes(self.table, self._tracker, self._devices)
+        self.cell_line = CellLine(self.check_device)
+        self.recorder = Recorder(self._scopes, self.take_inventory, self.origins, self.troubles)
+        self.watcher = CellWatcher(self)
+        self.blocks = Blocks(self)
+        self._subscribers: list[Callable[[], None]] = []
+        self._devices.install()
+        self._follow_settings()
+
+    def _follow_settings(self) -> None:
+        self.settings.observe(lambda change: self.history.set_limit(change.new), "history_limit")
+        self.settings.observe(lambda change: self._autosave(change.new), "autosave")
+        if self.settings.autosave:
+            self._autosave(self.settings.autosave)
+
+    def _autosave(self, path: str) -> None:
+        self.history.autosave_to(path or None)
+
+    # Looking: nothing here changes what is alive.
+
+    def read_devices(self) -> list[DeviceReading]:
+        """Returns the counters of every device that is measured by default, and of the host."""
+        device = None if self.settings.device == "auto" else self.settings.device
+        return self._scopes.read_devices(device)
+
+    def take_inventory(self) -> Inventory:
+        """Returns every live storage with the user's names for it."""
+        return take_inventory(
+            self.table,
+            roots.user_names(self.shell),
+            output_cache=roots.output_cache(self.shell),
+            origin_of=self.origins.cell_of,
+            budget=self.settings.name_budget,
+            now=time.time(),
+        )
+
+    def check_device(self, device: str) -> None:
+        """Checks that this machine has a device.
+
+        Raises:
+            UnknownDeviceError: it has not; the message says what is accepted.
+        """
+        self._devices.choose(device)
+
+    def execution_count(self, info: Any) -> int | None:
+        """Returns the n of the cell's `[n]`; None where the cell is not stored."""
+        if self.shell is None or not info.store_history:
+            return None
+        return int(self.shell.execution_count) - 1  # IPython counts up before it tells us
+
+    # Recording.
+
+    def keep(self, record: CellRecord) -> None:
+        """Puts a record into the history, in place of an earlier state of the same one."""
+        notes: list[Note] = []
+        with self.troubles.caught("keep the record", notes):
+            self.history.put(record)
+        with self.troubles.caught("forget storages that are gone", notes):
+            self.origins.forget_others(ref.serial for ref in self.table.live())
+        self._notify()
+
+    def finish_cell(self, record: CellRecord, request: CellRequest) -> None:
+        """Keeps a cell's record, hands it to `-o NAME`, and shows it unless it is quiet."""
+        self.blocks.forget(record.serial)
+        self.keep(record)
+        notes: list[Note] = []
+        with self.troubles.caught("show the report", notes):
+            if request.output is not None and self.shell is not None:
+                self.shell.push({request.output: record})
+            if not request.quiet:
+                self._show(record)
+
+    def _show(self, record: CellRecord) -> None:
+        from IPython.display import display
+
+        from nbmem.render import report_bundle
+
+        settings = self.settings
+        display(report_bundle(record, units=settings.units, rows=settings.rows), raw=True)
+
+    # Acting: each act is room `reclaim`'s, with its proof.
+
+    def plan_drop(self, keys: Sequence[int]) -> ReclaimReport:
+        """Returns what `drop_storages` would do; nothing is dropped."""
+        return reclaim.plan_drop(self._holdings(), keys)
+
+    def drop_storages(self, keys: Sequence[int]) -> ReclaimReport:
+        """Drops the user's names of these storages, output-cache copies included."""
+        return self._told(reclaim.drop_storages(self._holdings(), keys))
+
+    def collect(self) -> ReclaimReport:
+        """Runs `gc.collect()`."""
+        return self._told(reclaim.collect_garbage(self._holdings()))
+
+    def empty_cache(self) -> ReclaimReport:
+        """Gives the accelerator's cached blocks back to the driver."""
+        return self._told(reclaim.empty_cache(self._holdings()))
+
+    def _holdings(self) -> reclaim.Holdings:
+        return reclaim.Holdings(
+            table=self.table,
+            shell=self.shell,
+            names=lambda: roots.user_names(self.shell),
+            outputs=lambda: roots.output_cache(self.shell),
+            read_devices=self.read_devices,
+        )
+
+    def _told(self, report: ReclaimReport) -> ReclaimReport:
+        self._notify()
+        return report
+
+    # Others that want to know.
+
+    def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Calls `callback` after each record and act; returns the call that ends it."""
+        self._subscribers.append(callback)
+
+        def end() -> None:
+            if callback in self._subscribers:
+                self._subscribers.remove(callback)
+
+        return end
+
+    def _notify(self) -> None:
+        notes: list[Note] = []
+        for callback in self._subscribers.copy():
+            with self.troubles.caught("redraw the panel", notes):
+                callback()
+
+    # Coming and going.
+
+    def attach(self, shell: InteractiveShell) -> None:
+        """Begins to listen to a shell; a second time changes nothing."""
+        if self.cell_line in shell.input_transformer_manager.cleanup_transforms:
+            return
+        self.shell = shell
+        self.settings.parent = shell
+        shell.input_transformer_manager.cleanup_transforms.append(self.cell_line)
+        shell.events.register("pre_run_cell", self.watcher.pre_run_cell)
+        shell.events.register("post_run_cell", self.watcher.post_run_cell)
+        shell.configurables.append(self.settings)
+
+    def close(self) -> None:
+        """Leaves shell and torch as they were; the history stays readable."""
+        self.recording = False
+        self.blocks.close_all(UNLOADED)
+        self.watcher.close_all(UNLOADED)
+        self._scopes.close_all()
+        self._devices.uninstall()
+        if self.shell is not None:
+            self._detach(self.shell)
+        self.history.autosave_to(None)
+        self._notify()
+        self._subscribers.clear()
+
+    def _detach(self, shell: InteractiveShell) -> None:
+        events, watcher = shell.events, self.watcher
+        for event in ("pre_run_cell", "post_run_cell"):
+            callback = getattr(watcher, event)
+            if callback in events.callbacks[event]:
+                events.unregister(event, callback)
+        manager = shell.input_transformer_manager
+        transforms = manager.cleanup_transforms
+        manager.cleanup_transforms = [t for t in transforms if t is not self.cell_line]
+        shell.configurables[:] = [c for c in shell.configurables if c is not self.settings]

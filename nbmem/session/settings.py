@@ -1,0 +1,36 @@
+"""Settings, as traitlets: `%config NbMem.units = 'SI'`, or `c.NbMem.units` in a config file."""
+
+from __future__ import annotations
+
+from traitlets import Bool, Enum, Float, Int, Unicode
+from traitlets.config import Configurable
+
+
+class NbMem(Configurable):
+    """What nbmem shows and keeps."""
+
+    units = Enum(
+        ["IEC", "SI"],
+        default_value="IEC",
+        help="Units of sizes: IEC counts 1 KiB = 1024 B, SI counts 1 kB = 1000 B.",
+    ).tag(config=True)
+    device = Unicode(
+        "auto",
+        help=(
+            "Device that cells are measured on unless %%gpumem --device says another: 'auto' takes"
+            " the accelerators, or the cpu where there is none."
+        ),
+    ).tag(config=True)
+    scan = Bool(
+        True,
+        help="List what each cell left alive. It costs one pass over the heap before and after.",
+    ).tag(config=True)
+    rows = Int(6, min=1, help="Lines of storages in the report under a cell.").tag(config=True)
+    name_budget = Float(
+        0.5, min=0.0, help="Seconds that finding names may take before it is cut short and noted."
+    ).tag(config=True)
+    history_limit = Int(1000, min=1, help="Cells that the history keeps.").tag(config=True)
+    autosave = Unicode(
+        "",
+        help="File to which the history is written cell by cell, so that it outlives the kernel.",
+    ).tag(config=True)

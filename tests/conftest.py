@@ -1,0 +1,82 @@
+"""Shared by all tests: a shell of IPython's, and the search for what a test left behind."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import threading
+
+import pytest
+import torch
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
+
+WATCHED_FUNCTIONS = (
+    (torch._C, "_cuda_memoryStats"),
+    (torch._C, "_cuda_resetPeakMemoryStats"),
+    (torch._C, "_accelerator_getDeviceStats"),
+    (torch._C, "_accelerator_resetPeakStats"),
+    (torch.UntypedStorage, "resize_"),
+    (torch.UntypedStorage, "__init__"),
+    (torch.UntypedStorage, "__new__"),
+)
+
+
+def _state_of_process():
+    return {
+        "functions": {
+            f"{owner.__name__}.{name}": getattr(owner, name, None)
+            for owner, name in WATCHED_FUNCTIONS
+        },
+        "getrusage": sys.modules["resource"].getrusage if "resource" in sys.modules else None,
+        "dispatch modes": [type(mode).__name__ for mode in _get_current_dispatch_mode_stack()],
+        "threads": sorted(t.name for t in threading.enumerate() if "nbmem" in t.name.lower()),
+        "gc callbacks": [repr(callback) for callback in gc.callbacks],
+        "comms": _open_comms(),
+    }
+
+
+def _open_comms():
+    widgets = sys.modules.get("ipywidgets.widgets.widget")
+    return sorted(widgets._instances) if widgets else []
+
+
+@pytest.fixture(autouse=True)
+def leftovers():
+    """Fails a test after which torch, Python or IPython are not as they were."""
+    if "resource" not in sys.modules:
+        import resource  # noqa: F401 - so that the state before and after speak of the same
+    before = _state_of_process()
+    yield
+    session = sys.modules.get("nbmem.session")
+    if session is not None:
+        session.close_session()
+    assert before == _state_of_process()
+
+
+@pytest.fixture
+def shell():
+    """A fresh IPython shell without a front end; what it displays is in `shell.shown`."""
+    from IPython.core.displaypub import CapturingDisplayPublisher
+    from IPython.core.interactiveshell import InteractiveShell
+    from traitlets.config import Config
+
+    config = Config()
+    config.HistoryManager.enabled = False
+    config.InteractiveShell.colors = "nocolor"
+    InteractiveShell.clear_instance()
+    made = InteractiveShell.instance(config=config)
+    made.display_pub = CapturingDisplayPublisher()
+    made.shown = made.display_pub.outputs
+    hooks = {event: list(calls) for event, calls in made.events.callbacks.items()}
+    transforms = list(made.input_transformer_manager.cleanup_transforms)
+    configurables = list(made.configurables)
+    yield made
+    if "nbmem" in made.extension_manager.loaded:
+        made.extension_manager.unload_extension("nbmem")
+    assert hooks == {event: list(calls) for event, calls in made.events.callbacks.items()}
+    assert transforms == made.input_transformer_manager.cleanup_transforms
+    assert configurables == made.configurables
+    assert "gpumem" not in made.magics_manager.magics["cell"]
+    made.reset(new_session=False)
+    InteractiveShell.clear_instance()
+    sys.last_type = sys.last_value = sys.last_traceback = None

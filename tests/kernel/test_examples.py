@@ -1,0 +1,64 @@
+"""Every notebook of examples/ runs from the first cell to the last."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+NOTEBOOKS = sorted(EXAMPLES.glob("*.ipynb"))
+
+
+@pytest.fixture(scope="module")
+def quickstart():
+    return execute(EXAMPLES / "quickstart.ipynb")
+
+
+def execute(path):
+    notebook = nbformat.read(path, as_version=4)
+    NotebookClient(notebook, timeout=300, resources={"metadata": {"path": EXAMPLES}}).execute()
+    return {cell.id: cell for cell in notebook.cells if cell.cell_type == "code"}
+
+
+def text_of(cell):
+    return "\n".join(
+        output["data"].get("text/plain", "") for output in cell.outputs if "data" in output
+    )
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebook_is_saved_without_outputs(path):
+    notebook = nbformat.read(path, as_version=4)
+    assert [] == [cell.id for cell in notebook.cells if cell.get("outputs")]
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in NOTEBOOKS if path.stem != "quickstart"], ids=lambda path: path.stem
+)
+def test_other_notebook_runs(path):
+    assert execute(path)
+
+
+def test_quickstart_names_the_model_and_the_optimizer_state(quickstart):
+    assert "model.7.weight" in text_of(quickstart["model"])
+    assert "optimizer state" in text_of(quickstart["train"])
+
+
+def test_quickstart_shows_the_kept_graphs_and_their_end(quickstart):
+    assert "saved" in text_of(quickstart["train"])
+    assert "freed" in text_of(quickstart["mend"])
+
+
+def test_quickstart_tells_a_loop_as_one_record_per_phase(quickstart):
+    history = text_of(quickstart["history"])
+    for phase in ("forward", "backward", "step"):
+        assert 1 == sum(phase in line.split() for line in history.splitlines()), history
+
+
+def test_quickstart_learns(quickstart):
+    shown = [o for o in quickstart["steps"].outputs if o.output_type == "execute_result"]
+    percent = int(shown[0]["data"]["text/plain"].strip("'").partition("%")[0])
+    assert percent > 80
