@@ -1,0 +1,24 @@
+"""What is alive, bare: every storage with its bytes and a weak reference to it, and no names.
+
+    the gc scan ──┐
+    the graph walk┼──> StorageTable ──> bytes per device, high-water mark, freed and resized
+    `tracking` ───┘
+
+`table` holds what is known, `storages` reads one tensor, `scan` finds tensors, `graphs` walks
+autograd graphs. Nothing here runs the user's code or keeps a storage alive.
+"""
+
+from nbmem.heap.graphs import SavedTensor
+from nbmem.heap.scan import HeapScan, scan_heap
+from nbmem.heap.storages import storages_of
+from nbmem.heap.table import StorageRef, StorageTable, TableWindow
+
+__all__ = [
+    "HeapScan",
+    "SavedTensor",
+    "StorageRef",
+    "StorageTable",
+    "TableWindow",
+    "scan_heap",
+    "storages_of",
+]

@@ -1,0 +1,208 @@
+"""The gc scan: every live tensor that Python knows, and what their graphs keep besides."""
+
+from __future__ import annotations
+
+import gc
+import platform
+import sys
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from nbmem.heap.graphs import GraphWalk, SavedTensor
+from nbmem.heap.storages import bare_torch, layout_of, read_storages
+from nbmem.records import Note
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from types import TracebackType
+
+    from nbmem.heap.table import StorageTable
+
+_BASE = torch._C.TensorBase
+_grad_of = _BASE.grad.__get__
+_is_leaf = _BASE.is_leaf.__get__
+_retains_grad = _BASE.retains_grad.__get__
+_OPAQUE = torch._mkldnn  # type: ignore[attr-defined]
+
+
+class HeapScan:
+    """What one scan found: the only holder of strong references, which leaving it drops.
+
+    Use as a context manager. The lists are empty after it.
+    """
+
+    def __init__(self) -> None:
+        self.tensors: list[torch.Tensor] = []
+        """Tensors with a Python object, or gradient of one, that have memory of their own."""
+        self.saved: list[SavedTensor] = []
+        """What autograd graphs keep; a tensor may be in both lists."""
+        self.notes: list[Note] = []
+
+    def __enter__(self) -> HeapScan:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.tensors.clear()
+        self.saved.clear()
+
+
+def scan_heap(table: StorageTable, *, first: Sequence[torch.Tensor] = ()) -> HeapScan:
+    """Returns every live tensor and saved tensor, their storages entered into `table`.
+
+    The graphs of `first` are walked first, in order. No user code, hook or collection runs.
+    """
+    collecting = gc.isenabled()
+    gc.disable()  # the walk's own objects would start a collection, which frees what it looks at
+    try:
+        with bare_torch():
+            return _Scanner(table).scan(first)
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def find_instances(kinds: Iterable[type]) -> list[Any]:
+    """Returns the objects known to the garbage collector whose type is exactly one of `kinds`.
+
+    On CPython every instance of a Python class visits its class, so that one C pass over the heap
+    asking for the referrers of the classes finds them, in half the time of looking at each
+    object's type.
+    """
+    kinds = list(kinds)
+    wanted = set(map(id, kinds))
+    if _referrers_are_complete():
+        return [item for item in gc.get_referrers(*kinds) if id(type(item)) in wanted]
+    return [item for item in gc.get_objects() if id(type(item)) in wanted]
+
+
+def tensor_types() -> list[type]:
+    """Returns `torch.Tensor` and every class derived from it that exists now."""
+    return _with_subclasses(torch.Tensor)
+
+
+def _with_subclasses(kind: type) -> list[type]:
+    found: dict[int, type] = {}
+    stack = [kind]
+    while stack:
+        kind = stack.pop()
+        if id(kind) not in found:
+            found[id(kind)] = kind
+            stack.extend(type.__subclasses__(kind))
+    return list(found.values())
+
+
+def _referrers_are_complete() -> bool:
+    gil = getattr(sys, "_is_gil_enabled", None)
+    return platform.python_implementation() == "CPython" and (gil is None or gil())
+
+
+class _Scanner:
+    """One scan in the making."""
+
+    def __init__(self, table: StorageTable) -> None:
+        self._table = table
+        self._kinds = tensor_types()
+        self._kind_ids = set(map(id, self._kinds))
+        self._found = HeapScan()
+        self._seen: set[int] = set()
+        self._roots: list[torch.Tensor] = []
+        self._walk = GraphWalk(
+            self._kind_ids
+        )  # knows nothing of us: a cycle would outlive the scan
+        self._unreadable = 0
+        self._opaque = 0
+
+    def scan(self, first: Sequence[torch.Tensor]) -> HeapScan:
+        listed = self._list_instances()
+        self._take(first)
+        self._take(listed)
+        self._follow_graphs(first)
+        self._found.notes.extend(self._notes())
+        return self._found
+
+    def _list_instances(self) -> list[torch.Tensor]:
+        storages = _with_subclasses(torch.UntypedStorage)
+        storage_ids = set(map(id, storages))
+        looked_up = self._table.looked_up
+        tensors = []
+        for item in find_instances([*self._kinds, *storages]):
+            if id(type(item)) in storage_ids:
+                self._table.note(item)
+            elif id(item) not in looked_up:
+                tensors.append(item)
+        return tensors
+
+    def _take(self, tensors: Iterable[torch.Tensor]) -> None:
+        """Lists the tensors and their gradients, and the gradients' gradients."""
+        for tensor in tensors:
+            while tensor is not None and id(tensor) not in self._seen:
+                self._seen.add(id(tensor))
+                if self._enter(tensor):
+                    self._found.tensors.append(tensor)
+                tensor = self._gradient_of(tensor)
+
+    def _enter(self, tensor: torch.Tensor) -> bool:
+        """Returns whether the tensor has memory of its own; its storages are then in the table."""
+        storages = read_storages(tensor)
+        if not storages and layout_of(tensor) is _OPAQUE:
+            self._opaque += 1
+        entries = [self._table.note(storage) for storage in storages]
+        return any(entry is not None for entry in entries)
+
+    def _gradient_of(self, tensor: torch.Tensor) -> torch.Tensor | None:
+        try:
+            if _is_leaf(tensor):
+                return _grad_of(tensor)
+            self._roots.append(tensor)
+            return _grad_of(tensor) if _retains_grad(tensor) else None
+        except RuntimeError:
+            self._unreadable += 1
+            return None
+
+    def _follow_graphs(self, first: Sequence[torch.Tensor]) -> None:
+        walk = self._walk
+        for index, tensor in enumerate(first):
+            walk.walk(tensor, index)
+        done = 0
+        while done < len(self._roots):  # leaves found in a graph may bring gradients with graphs
+            for tensor in self._roots[done:]:
+                done += 1
+                walk.walk(tensor, None)
+            leaves, walk.leaves = walk.leaves, []
+            for leaf in leaves:
+                gradient = self._gradient_of(leaf)
+                if gradient is not None:
+                    self._take((gradient,))
+        for saved in walk.saved:
+            self._take_saved(saved)
+
+    def _take_saved(self, saved: SavedTensor) -> None:
+        if self._enter(saved.tensor):
+            self._found.saved.append(saved)
+        if id(saved.tensor) not in self._seen:
+            self._remember(saved.tensor)
+
+    def _remember(self, tensor: torch.Tensor) -> None:
+        """Marks a tensor that has a Python object only because this scan looked at it."""
+        looked_up, key = self._table.looked_up, id(tensor)
+        if key not in looked_up:
+            looked_up[key] = weakref.ref(tensor, lambda _, key=key: looked_up.pop(key, None))
+
+    def _notes(self) -> list[Note]:
+        notes = []
+        unreadable = self._unreadable + self._walk.unreadable
+        if unreadable:
+            notes.append(
+                Note("storages", "unreadable", f"torch refused to show {unreadable} values.")
+            )
+        if self._opaque:
+            sentence = f"{self._opaque} tensors are in oneDNN's layout, whose bytes torch hides."
+            notes.append(Note("storages", "opaque", sentence))
+        return notes

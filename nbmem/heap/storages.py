@@ -1,0 +1,98 @@
+"""Reading one tensor's storages without running anybody's code."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_BASE = torch._C.TensorBase
+"""Its methods are called unbound: a subclass may have its own under the same names."""
+_SPARSE: dict[torch.layout, tuple[Callable[[torch.Tensor], torch.Tensor], ...]] = {
+    torch.sparse_coo: (_BASE._indices, _BASE._values),
+    torch.sparse_csr: (_BASE.crow_indices, _BASE.col_indices, _BASE.values),
+    torch.sparse_bsr: (_BASE.crow_indices, _BASE.col_indices, _BASE.values),
+    torch.sparse_csc: (_BASE.ccol_indices, _BASE.row_indices, _BASE.values),
+    torch.sparse_bsc: (_BASE.ccol_indices, _BASE.row_indices, _BASE.values),
+}
+_NESTED = (
+    _BASE._nested_tensor_size,
+    _BASE._nested_tensor_strides,
+    _BASE._nested_tensor_storage_offsets,
+)
+_PER_CHANNEL = (_BASE.q_per_channel_scales, _BASE.q_per_channel_zero_points)
+_PER_CHANNEL_SCHEMES = (torch.per_channel_affine, torch.per_channel_affine_float_qparams)
+
+layout_of = _BASE.layout.__get__
+is_nested = _BASE.is_nested.__get__
+is_quantized = _BASE.is_quantized.__get__
+untyped_storage = _BASE.untyped_storage
+
+
+@contextmanager
+def bare_torch() -> Iterator[None]:
+    """Within it no `__torch_function__`, `__torch_dispatch__` or mode of the user's is called."""
+    with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
+        yield
+
+
+def storages_of(tensor: torch.Tensor) -> list[torch.UntypedStorage]:
+    """Returns the storages that hold the tensor's bytes, each once.
+
+    One for a plain tensor, those of indices and values for a sparse one, those of the sizes as
+    well for a nested one; none for meta, fake and wrapper tensors, whose inner tensors are tensors
+    of their own.
+    """
+    with bare_torch():
+        return [storage for storage in read_storages(tensor) if is_real(storage)]
+
+
+def is_real(storage: torch.UntypedStorage) -> bool:
+    """Returns whether the storage has memory of its own, unlike a meta, fake or wrapper one."""
+    if storage.device.type == "meta":  # the pointer of a fake one may not be asked for
+        return False
+    try:
+        storage.data_ptr()
+    except RuntimeError:
+        return False
+    return True
+
+
+def read_storages(tensor: torch.Tensor) -> list[torch.UntypedStorage]:
+    """Returns the tensor's storages, real or not; to be called within `bare_torch()`."""
+    try:
+        if is_nested(tensor) or is_quantized(tensor):
+            return _read_parts(tensor)
+        return [untyped_storage(tensor)]
+    except (RuntimeError, ValueError):  # sparse, opaque, functorch's; not initialized yet
+        return _read_parts(tensor)
+
+
+def _read_parts(tensor: torch.Tensor) -> list[torch.UntypedStorage]:
+    parts: dict[int, torch.UntypedStorage] = {}
+    for read in _readers_of(tensor):
+        try:
+            storage = untyped_storage(read(tensor))
+        except (RuntimeError, ValueError):
+            continue
+        parts[storage._cdata] = storage
+    return list(parts.values())
+
+
+def _readers_of(tensor: torch.Tensor) -> tuple[Callable[[torch.Tensor], torch.Tensor], ...]:
+    sparse = _SPARSE.get(layout_of(tensor))
+    if sparse is not None:
+        return sparse
+    if is_nested(tensor):
+        return (_itself, *_NESTED)
+    if is_quantized(tensor) and _BASE.qscheme(tensor) in _PER_CHANNEL_SCHEMES:
+        return (_itself, *_PER_CHANNEL)
+    return (_itself,)
+
+
+def _itself(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor
