@@ -222,7 +222,8 @@ class _Part:
         self.after: Sample | None = None
         counter = reader.counter
         self._window = None if counter is None else peaks.open(counter)
-        self.before = self.sample("before")
+        start = None if self._window is None else self._window.start
+        self.before = start or self.sample("before")
 
     def sample(self, field: str) -> Sample | None:
         """Returns the device's bytes now; a failure becomes a note on `field`."""
@@ -230,14 +231,15 @@ class _Part:
 
     def stop(self) -> None:
         """Reads what is allocated now as the scope's end, and the peak until now."""
-        self.after = self.sample("after")
-        if self._window is None:
+        window = self._window
+        if window is None:
             device = self.reader.device
             self.notes.append(Note("peak", "not_told", f"torch keeps no peak on {device}."))
         else:
-            self.peak = self._window.close()
-            if self._window.note is not None:
-                self.notes.append(self._window.note)
+            self.peak = window.close()
+            if window.note is not None:
+                self.notes.append(window.note)
+        self.after = (window and window.end) or self.sample("after")
 
     def delta(self) -> DeviceDelta:
         """Returns the figures of this device with their notes."""
@@ -280,12 +282,12 @@ def _late_part(reader: DeviceReader, peaks: PeakOwner) -> _Part:
     reading = reader.read()
     part = _Part(reader, peaks)
     part.stop()
-    part.before = Sample(0, 0, started=False)
+    part.before = Sample(0, 0, 0, started=False)
     part.peak = reading.peak_allocated
     return part
 
 
-_UNKNOWN = Sample(None, None, started=True)
+_UNKNOWN = Sample(None)
 _SKIPPED = "The heap was not scanned: storages that nbmem has not seen yet are missing."
 _SKIPPED_BEFORE = Note("before", "scan_skipped", _SKIPPED)
 _SKIPPED_FREED = Note("freed", "scan_skipped", _SKIPPED)

@@ -59,10 +59,7 @@ class AcceleratorReader:
 
     def sample(self) -> Sample:
         """Returns allocated and reserved bytes; 0 and 0 before the device starts."""
-        if not self._allocator.started():
-            return Sample(0, 0, started=False)
-        stats = self._allocator.raw_stats(self._index)
-        return Sample(_current(stats, "allocated"), _current(stats, "reserved"), started=True)
+        return self.counter.sample()
 
     def capacity(self) -> int | None:
         """Returns the card's total bytes: nvidia-smi's, else torch's `total_memory`."""
@@ -176,9 +173,7 @@ class MpsReader:
 
     def sample(self) -> Sample:
         """Returns torch's `current_allocated_memory` and `driver_allocated_memory`."""
-        return Sample(
-            torch.mps.current_allocated_memory(), torch.mps.driver_allocated_memory(), started=True
-        )
+        return Sample(torch.mps.current_allocated_memory(), torch.mps.driver_allocated_memory())
 
     def capacity(self) -> int | None:
         """Returns Metal's recommended largest working set."""

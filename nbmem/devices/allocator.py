@@ -7,10 +7,12 @@ one of them, also where the user wrote `from torch.cuda import max_memory_alloca
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from nbmem.devices.protocols import Sample
 from nbmem.devices.stand_in import EntryPoint
 
 if TYPE_CHECKING:
@@ -36,12 +38,10 @@ class KeptPeaks:
             if leaf["peak"] > tops.get(path, -1):
                 tops[path] = leaf["peak"]
 
-    def apply(self, stats: Stats) -> Stats:
-        """Returns `stats` with each peak raised to the running maximum."""
-        if self._tops:
-            for path, leaf in _leaves(stats):
-                leaf["peak"] = max(leaf["peak"], self._tops.get(path, 0))
-        return stats
+    def apply(self, stats: Stats) -> None:
+        """Raises each peak in `stats` to the running maximum."""
+        for path, leaf in _leaves(stats):
+            leaf["peak"] = max(leaf["peak"], self._tops.get(path, 0))
 
 
 def _leaves(stats: Stats, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Stats]]:
@@ -61,6 +61,7 @@ class Allocator:
 
     def __init__(self, type_: str) -> None:
         self.type = type_
+        self._module: Any = torch.get_device_module(type_)
         own = (f"_{type_}_memoryStats", f"_{type_}_resetPeakMemoryStats")
         self._reads = _existing(own[0], "_accelerator_getDeviceStats")
         self._resets = _existing(own[1], "_accelerator_resetPeakStats")
@@ -69,8 +70,7 @@ class Allocator:
 
     def started(self) -> bool:
         """Returns whether the user has started it; asking does not start it."""
-        module: Any = torch.get_device_module(self.type)
-        is_initialized = getattr(module, "is_initialized", None)
+        is_initialized = getattr(self._module, "is_initialized", None)
         if is_initialized is not None and not is_initialized():
             return False
         return bool(torch._C._accelerator_isAllocatorInitialized())
@@ -115,7 +115,10 @@ class Allocator:
     def _answer_read(self, number: int, device: int) -> Stats:
         stats: Stats = self._reads[number].call(device)
         kept = self._kept.get((number, device))
-        return stats if kept is None else kept.apply(stats)
+        if kept is not None:
+            with suppress(Exception):  # a call of the user's must not fail by our part
+                kept.apply(stats)
+        return stats
 
     def _answer_reset(self, reset: EntryPoint, device: int) -> Any:
         owner = self._owner
@@ -144,20 +147,22 @@ class AllocatorCounter:
         self._index = index
         self.device = f"{allocator.type}:{index}"
 
-    def figures(self) -> tuple[int, int]:
-        """Returns `allocated()` and `peak()` of one moment."""
+    def sample(self) -> Sample:
+        """Returns allocated, reserved and peak bytes of one moment; 0 before the device starts."""
         if not self._allocator.started():
-            return 0, 0
-        figures = self._allocator.raw_stats(self._index)["allocated_bytes"]["all"]
-        return figures["current"], figures["peak"]
+            return Sample(0, 0, 0, started=False)
+        stats = self._allocator.raw_stats(self._index)
+        allocated = stats["allocated_bytes"]["all"]
+        reserved = stats["reserved_bytes"]["all"]["current"]
+        return Sample(allocated["current"], reserved, allocated["peak"])
 
     def allocated(self) -> int:
         """Returns the bytes in live blocks."""
-        return self.figures()[0]
+        return self.sample().allocated or 0
 
     def peak(self) -> int:
         """Returns the most bytes in live blocks since the last raw reset."""
-        return self.figures()[1]
+        return self.sample().peak or 0
 
     def reset_peak(self) -> None:
         """Resets every peak of the device's allocator. Called by `PeakOwner` only."""

@@ -37,7 +37,7 @@ class CpuReader:
 
     def sample(self) -> Sample:
         """Returns the bytes of live CPU storages; nothing is reserved beyond them."""
-        return Sample(self.counter.allocated(), None, started=True)
+        return Sample(self.counter.allocated())
 
     def read(self) -> DeviceReading:
         """Returns the bytes of live CPU storages, each counted once."""

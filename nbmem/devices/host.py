@@ -31,14 +31,14 @@ _FORBIDDEN = (
 )
 
 
-def _status() -> tuple[int, int]:
+def _status() -> Sample:
     """Returns VmRSS and VmHWM of /proc/self/status in bytes (the file's kB are 1024 bytes)."""
     file = os.open(_STATUS, os.O_RDONLY)
     try:
         text = os.read(file, 4096)
     finally:
         os.close(file)
-    return _figure(text, b"VmRSS:"), _figure(text, b"VmHWM:")
+    return Sample(_figure(text, b"VmRSS:"), peak=_figure(text, b"VmHWM:"))
 
 
 def _figure(text: bytes, field: bytes) -> int:
@@ -53,7 +53,7 @@ class HostCounter:
 
     device = "host"
 
-    def figures(self) -> tuple[int, int]:
+    def sample(self) -> Sample:
         """Returns `allocated()` and `peak()` of one moment."""
         if not _LINUX:
             raise CounterUnavailableError(_NOT_LINUX)
@@ -62,12 +62,12 @@ class HostCounter:
     def allocated(self) -> int:
         """Returns the resident bytes of this process."""
         if _LINUX:
-            return _status()[0]
+            return _status().allocated or 0
         return int(psutil.Process().memory_info().rss)
 
     def peak(self) -> int:
         """Returns the most resident bytes since the last reset, or since the process began."""
-        return self.figures()[1]
+        return self.sample().peak or 0
 
     def reset_peak(self) -> None:
         """Resets `VmHWM`, and `ru_maxrss` with it. Called by `PeakOwner` only."""
@@ -142,7 +142,7 @@ class HostReader:
 
     def sample(self) -> Sample:
         """Returns the RSS; nothing is reserved beyond it."""
-        return Sample(self.counter.allocated(), None, started=True)
+        return Sample(self.counter.allocated())
 
     def read(self) -> DeviceReading:
         """Returns RSS (top's RES) and its peak since the process began (VmHWM)."""

@@ -15,12 +15,12 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Protocol
 
-from nbmem.devices.protocols import figures_of, reading_failed
+from nbmem.devices.protocols import reading_failed, sample_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from nbmem.devices.protocols import PeakCounter
+    from nbmem.devices.protocols import PeakCounter, Sample
     from nbmem.records import Note
 
 
@@ -40,17 +40,17 @@ class UserView(Protocol):
 class PeakWindow:
     """The largest allocated bytes of one counter from `PeakOwner.open` until `close`."""
 
-    __slots__ = ("_owner", "_top", "after", "before", "closed", "counter", "note")
+    __slots__ = ("_owner", "_top", "closed", "counter", "end", "note", "start")
 
     def __init__(self, owner: PeakOwner, counter: PeakCounter) -> None:
         self._owner = owner
         self._top = 0
         self.counter = counter
         self.closed = False
-        self.before: int | None = None
-        """Bytes allocated when it opened; None where reading failed."""
-        self.after: int | None = None
-        """Bytes allocated when it closed; None where reading failed."""
+        self.start: Sample | None = None
+        """The counter's figures when it opened; None where reading failed."""
+        self.end: Sample | None = None
+        """The counter's figures when it closed; None where reading failed."""
         self.note: Note | None = None
         """Why the peak is None."""
 
@@ -66,9 +66,9 @@ class PeakWindow:
             self._owner.close(self)
         return self.peak()
 
-    def raise_to(self, peak: int) -> None:
+    def raise_to(self, peak: int | None) -> None:
         """Takes one more observation of the counter's peak. Called by the owner."""
-        self._top = max(self._top, peak)
+        self._top = max(self._top, peak or 0)
 
 
 class PeakOwner:
@@ -85,11 +85,11 @@ class PeakOwner:
         window = PeakWindow(self, counter)
         with self.lock:
             try:
-                window.before, peak = figures_of(counter)
-                self._fold_in(counter, peak)
-                if peak != window.before:  # equal: a reset would change nothing
+                window.start = start = sample_of(counter)
+                self._fold_in(counter, start.peak)
+                if start.peak != start.allocated:  # equal: a reset would change nothing
                     self._reset(counter)
-                window.raise_to(window.before)
+                window.raise_to(start.allocated)
             except Exception as error:
                 window.note = reading_failed(counter.device, "peak", error)
             self._windows.setdefault(counter.device, []).append(window)
@@ -100,34 +100,34 @@ class PeakOwner:
             view.keep(counter.device)
         counter.reset_peak()
 
-    def _fold_in(self, counter: PeakCounter, peak: int) -> None:
+    def _fold_in(self, counter: PeakCounter, peak: int | None) -> None:
         for window in self._windows.get(counter.device, ()):
             window.raise_to(peak)
 
     def close(self, window: PeakWindow) -> None:
         """Ends a window at the bytes allocated now. Never raises."""
         with self.lock:
-            window.after = self.fold(window.counter)
+            window.end = self.fold(window.counter)
             window.closed = True
             windows = self._windows.get(window.counter.device, [])
             if window in windows:
                 windows.remove(window)
 
-    def fold(self, counter: PeakCounter) -> int | None:
+    def fold(self, counter: PeakCounter) -> Sample | None:
         """Takes the counter's peak into all its open windows; a failure becomes their note.
 
-        Returns the bytes allocated now, None where reading failed.
+        Returns the counter's figures, None where reading failed.
         """
         with self.lock:
             try:
-                allocated, peak = figures_of(counter)
+                sample = sample_of(counter)
             except Exception as error:
                 note = reading_failed(counter.device, "peak", error)
                 for window in self._windows.get(counter.device, ()):
                     window.note = window.note or note
                 return None
-            self._fold_in(counter, peak)
-            return allocated
+            self._fold_in(counter, sample.peak)
+            return sample
 
     def fold_device(self, device: str) -> None:
         """Folds the counter of `device`, because somebody else is about to reset it."""

@@ -33,23 +33,25 @@ class PeakCounter(Protocol):
         """Starts a new peak at the bytes in use now. Called by `PeakOwner` only."""
 
 
-def figures_of(counter: PeakCounter) -> tuple[int, int]:
-    """Returns allocated and peak bytes, in one reading where the counter has `figures()`."""
-    both = getattr(counter, "figures", None)
-    if both is None:
-        return counter.allocated(), counter.peak()
-    allocated, peak = both()
-    return allocated, peak
-
-
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The two figures a measured scope needs, read in one call; None is unknown."""
+    """The figures that a measured scope needs, of one moment; None is unknown."""
 
     allocated: int | None
-    reserved: int | None
-    started: bool
+    reserved: int | None = None
+    peak: int | None = None
+    """Most bytes allocated since the last raw reset."""
+    started: bool = True
     """False while the device's allocator does not exist yet, so that it holds 0 bytes."""
+
+
+def sample_of(counter: PeakCounter) -> Sample:
+    """Returns a counter's figures, in one reading where it has a `sample()` of its own."""
+    at_once = getattr(counter, "sample", None)
+    if at_once is None:
+        return Sample(counter.allocated(), peak=counter.peak())
+    sample: Sample = at_once()
+    return sample
 
 
 class DeviceReader(Protocol):

@@ -67,7 +67,7 @@ def test_a_window_tells_the_peak_between_its_opening_and_its_close():
     counter.go_through(900, 100)
     window = owner.open(counter)
     counter.go_through(400, 250)
-    assert (100, 400, 250) == (window.before, window.close(), window.after)
+    assert (100, 400, 250) == (window.start.allocated, window.close(), window.end.allocated)
     counter.go_through(5000)
     assert 400 == window.close()
 
@@ -200,6 +200,41 @@ def test_a_wrapper_the_user_put_over_ours_stays_and_still_works_after_unloading(
     assert [0] == calls
 
 
+def test_a_statistic_of_an_unknown_kind_reaches_the_user_as_it_is(cuda, devices, monkeypatch):
+    cuda.devices[0].allocate(KIB)
+    cuda.devices[0].free()
+    open_window(devices).close()
+    strange = {"allocated_bytes": {"all": {"current": 0, "peak": "many"}}}
+    monkeypatch.setattr(cuda.devices[0], "nested", lambda: strange)
+    assert {"current": 0, "peak": "many"} == torch._C._cuda_memoryStats(0)["allocated_bytes"]["all"]
+
+
+def test_compiled_code_breaks_its_graph_where_it_does_without_nbmem(cuda):
+    def graphs_of_a_fresh_compile():
+        graphs = []
+
+        def backend(module, inputs):
+            graphs.append(module)
+            return module.forward
+
+        @torch.compile(backend=backend)
+        def step(x):
+            y = x + 1
+            torch.cuda.reset_peak_memory_stats(0)
+            return y * torch.cuda.max_memory_allocated(0)
+
+        torch._dynamo.reset()
+        return step(torch.ones(1)).item(), len(graphs)
+
+    cuda.devices[0].allocate(KIB)
+    devices = Devices(Counter())
+    devices.install()
+    measured = graphs_of_a_fresh_compile()
+    devices.uninstall()
+    plain = graphs_of_a_fresh_compile()
+    assert (2 * KIB, 2) == plain == measured
+
+
 def test_a_torch_without_cuda_gets_no_new_functions():
     before = set(dir(torch._C))
     devices = Devices(Counter())
@@ -218,7 +253,7 @@ def test_nothing_is_reset_before_the_user_starts_cuda(monkeypatch):
     cuda.start()
     cuda.devices[0].allocate(KIB)
     cuda.devices[0].free()
-    assert (0, KIB, 0) == (window.before, window.close(), window.after)
+    assert (0, KIB, 0) == (window.start.allocated, window.close(), window.end.allocated)
     devices.uninstall()
 
 
@@ -232,7 +267,7 @@ def test_the_users_ru_maxrss_survives_our_reset_of_the_peak(monkeypatch):
     window = devices.peaks.open(devices.host.counter)
     after = resource.getrusage(resource.RUSAGE_SELF)
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
-    assert window.before + 60 * KIB * KIB < before.ru_maxrss * KIB
+    assert window.start.allocated + 60 * KIB * KIB < before.ru_maxrss * KIB
     assert before.ru_maxrss == after.ru_maxrss
     assert (type(before), len(before)) == (type(after), len(after))
     assert before.ru_utime <= after.ru_utime
@@ -249,7 +284,7 @@ def test_the_peak_of_resident_memory_sees_a_block_that_came_and_went():
     window = devices.peaks.open(devices.host.counter)
     block = torch.ones(16 * KIB * KIB)
     del block
-    rise = window.close() - window.before
+    rise = window.close() - window.start.allocated
     assert 62 * KIB * KIB < rise < 66 * KIB * KIB  # the kernel counts pages lazily
 
 
@@ -301,7 +336,11 @@ def test_any_order_of_cells_and_calls_reads_as_if_each_were_alone(cuda, devices,
             windows[index].append((open_window(devices, index), []))
         elif what == "close" and windows[index]:
             window, seen = windows[index].pop(number % len(windows[index]))
-            assert (seen[0], max(seen), seen[-1]) == (window.before, window.close(), window.after)
+            assert (seen[0], max(seen), seen[-1]) == (
+                window.start.allocated,
+                window.close(),
+                window.end.allocated,
+            )
         elif what == "reset":
             torch.cuda.reset_peak_memory_stats(index) if number else (
                 torch.accelerator.reset_peak_memory_stats(index)

@@ -321,8 +321,8 @@ def test_a_gpu_that_fails_in_the_cell_has_no_figures_but_a_reason(gpu_scopes, cu
     gpu = result.deltas["cuda:0"]
     assert (0, None, None, None) == (gpu.before, gpu.after, gpu.delta, gpu.peak)
     assert [
-        "Reading after of cuda:0 failed: RuntimeError: CUDA error: unspecified launch failure",
         "Reading peak of cuda:0 failed: RuntimeError: CUDA error: unspecified launch failure",
+        "Reading after of cuda:0 failed: RuntimeError: CUDA error: unspecified launch failure",
     ] == [note.sentence for note in gpu.notes]
     assert 0 == result.deltas["cuda:1"].delta
 
