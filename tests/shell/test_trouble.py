@@ -74,8 +74,8 @@ def test_hostile_name_is_escaped_in_html_and_whole_in_the_record(notebook):
 
 
 def test_name_of_ten_thousand_characters(notebook):
-    notebook.run("%%gpumem\nd = {'k' * 10_000: torch.zeros(25)}")
-    (storage,) = notebook.records[-1].created
+    notebook.run("%%gpumem -o record\nd = {'k' * 10_000: torch.zeros(25)}")
+    (storage,) = notebook.names["record"].created
     assert len("d['']") + 10_000 == len(storage.names[0])
     assert max(map(len, notebook.reports[-1].splitlines())) <= 100
 
