@@ -45,8 +45,6 @@ class EntryPoint:
                 return answer(*args)
             return original(*args, **kwargs)
 
-        # Compiled code must break its graph here, as it does at the built-in function.
-        ours._torchdynamo_disable = True  # type: ignore[attr-defined]
         self._ours = ours
         setattr(self._module, self._name, ours)
 
