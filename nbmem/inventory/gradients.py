@@ -32,7 +32,15 @@ def gradient_of(thing: Any) -> torch.Tensor | None:
 
 def reach_gradients(trail: Trail) -> None:
     """Adds to the trail the gradient of each tensor on it, and the gradient's own gradient."""
-    for index, tensor in enumerate(trail.tensors):  # grows on the way
-        gradient = gradient_of(tensor)
+    storage = torch.UntypedStorage
+    for index, thing in enumerate(trail.tensors):  # grows on the way
+        if issubclass(type(thing), storage):
+            continue
+        try:
+            if not (_is_leaf(thing) or _retains_grad(thing)):
+                continue
+            gradient = _grad_of(thing)
+        except RuntimeError:
+            continue
         if gradient is not None:
             trail.reach(gradient, NAMELESS, Step.GRADIENT, trail.first_link(index))

@@ -7,11 +7,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
+from torch.nn import Parameter
 
+from nbmem.heap.storages import is_nested, is_quantized, untyped_storage
 from nbmem.inventory.gradients import gradient_of
 from nbmem.inventory.graphs import join_name, label_storages
-from nbmem.inventory.parts import parts_of, with_word
-from nbmem.inventory.rows import GRADIENT, OF_STEP, OPTIMIZER_STATE, PARAMETER, USER, Row
+from nbmem.inventory.parts import parts_of
+from nbmem.inventory.rows import GRADIENT, OF_STEP, OPTIMIZER_STATE, PARAMETER, UNKNOWN, Row
 from nbmem.inventory.trail import STATE
 from nbmem.records import Note, StorageRecord
 
@@ -32,30 +35,31 @@ class Join:
 
     def take_trail(self, trail: Trail, names: list[str]) -> None:
         """Takes up the named tensors; a storage has all names of all tensors that share it."""
-        rows_of = [self._show(thing, named=True) for thing in trail.tensors]
-        for link, name in zip(trail.links, names):  # noqa: B905  names may be fewer
-            category = OF_STEP.get(link.step, USER)
-            if trail.within(link) == STATE:
-                category = OPTIMIZER_STATE
-            for row, word in rows_of[link.tensor]:
-                row.add_name(with_word(name, word))
-                row.is_for(category)
+        rows_of = [self._show(thing, True) for thing in trail.tensors]
+        in_state = [node.within == STATE for node in trail.nodes] + [False]  # NAMELESS is last
+        for (tensor, node, step, _), name in zip(trail.links, names):  # noqa: B905  may be fewer
+            category = OPTIMIZER_STATE if in_state[node] else OF_STEP[step]
+            for row, word in rows_of[tensor]:
+                row.add_name(f"{name} ({word})" if word else name)
+                if category < row.category:
+                    row.category = category
         for index, more in trail.more.items():
             for row, _ in rows_of[index]:
                 row.more += more
 
     def take_scan(self, scan: HeapScan, trail: Trail) -> None:
         """Takes up the tensors without a name, and what graphs keep."""
+        named = trail.ids()
         for tensor in scan.tensors:
-            if trail.index_of(tensor) is None:
-                self._show(tensor, named=False)
+            if id(tensor) not in named:
+                self._show(tensor, False)
                 self._take_gradient(tensor)
         for saved in scan.saved:
             for part in parts_of(saved.tensor):
                 row = self._row_of(part.storage)
                 if row is not None:
                     row.saved = True
-                    row.show(part.tensor, named=False)
+                    row.show(part.tensor, False)
             self._take_saved_leaf(saved)
 
     def name_saved(
@@ -90,20 +94,28 @@ class Join:
             for ref in self._table.live()
         ]
 
-    def _show(self, thing: Any, named: bool) -> list[tuple[Row, str]]:
-        is_parameter = issubclass(type(thing), torch.nn.Parameter)
+    def _show(self, thing: Any, named: bool) -> tuple[tuple[Row, str], ...]:
+        """Takes up what Python holds; returns the rows of its storages with the parts' words."""
+        kind = type(thing)
+        if (kind is Tensor or kind is Parameter) and not (is_nested(thing) or is_quantized(thing)):
+            try:
+                row = self._row_of(untyped_storage(thing))
+            except RuntimeError:  # sparse or opaque
+                row = None
+            if row is not None:
+                row.take(thing, named, PARAMETER if kind is Parameter else UNKNOWN)
+                return ((row, ""),)
+        return self._show_parts(thing, named)
+
+    def _show_parts(self, thing: Any, named: bool) -> tuple[tuple[Row, str], ...]:
+        category = PARAMETER if issubclass(type(thing), Parameter) else UNKNOWN
         shown = []
         for storage, word, tensor in parts_of(thing):
             row = self._row_of(storage)
-            if row is None:
-                continue
-            row.seen = True
-            row.views += tensor is not None
-            row.show(tensor, named)
-            if is_parameter:
-                row.is_for(PARAMETER)
-            shown.append((row, word))
-        return shown
+            if row is not None:
+                row.take(tensor, named, category)
+                shown.append((row, word))
+        return tuple(shown)
 
     def _row_of(self, storage: torch.UntypedStorage) -> Row | None:
         ref = self._table.note(storage)
@@ -117,7 +129,7 @@ class Join:
     def _take_saved_leaf(self, saved: SavedTensor) -> None:
         if saved.attribute != "variable":
             return
-        if issubclass(type(saved.tensor), torch.nn.Parameter):
+        if issubclass(type(saved.tensor), Parameter):
             self._mark(saved.tensor, PARAMETER)
         self._take_gradient(saved.tensor)
 

@@ -6,6 +6,7 @@ import gc
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -75,7 +76,7 @@ def _collector_at_rest() -> Iterator[None]:
 def _list_all(
     table: StorageTable, trail: Trail, origin_of: OriginOf, deadline: float, now: float
 ) -> Inventory:
-    roots = [index for index, thing in enumerate(trail.tensors) if _has_graph(thing)]
+    roots = _find_roots(trail)
     with scan_heap(table, first=[trail.tensors[index] for index in roots]) as scan:
         reach_gradients(trail)
         names = write_names(trail)
@@ -85,7 +86,7 @@ def _list_all(
         join.name_saved(scan, _name_roots(trail, roots, names), deadline)
         records = join.write_records(origin_of)
         notes = (*scan.notes, *trail.notes, *join.notes)
-    records.sort(key=lambda record: (-record.bytes, record.key))
+    records.sort(key=attrgetter("bytes"), reverse=True)  # ties stay in the order of their keys
     return Inventory(tuple(records), now, notes)
 
 
@@ -100,10 +101,15 @@ def _name_roots(
     return named
 
 
-def _has_graph(thing: Any) -> bool:
-    if issubclass(type(thing), torch.UntypedStorage):
-        return False
-    try:
-        return _grad_fn_of(thing) is not None
-    except RuntimeError:  # a view whose base was changed in place
-        return False
+def _find_roots(trail: Trail) -> list[int]:
+    """Returns the indices of the named tensors that have a graph."""
+    roots, storage = [], torch.UntypedStorage
+    for index, thing in enumerate(trail.tensors):
+        if issubclass(type(thing), storage):
+            continue
+        try:
+            if _grad_fn_of(thing) is not None:
+                roots.append(index)
+        except RuntimeError:  # a view whose base was changed in place
+            continue
+    return roots

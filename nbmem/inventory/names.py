@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from nbmem.inventory.paths import NAMELESS, Step, write_explicit, write_step
-from nbmem.inventory.trail import Link, Node, Trail
+from nbmem.inventory.trail import Node, Trail
 from nbmem.records import Note
 
 MAX_CHARACTERS = 64_000_000
@@ -17,8 +19,8 @@ def write_names(trail: Trail) -> list[str]:
     """
     writer = _Writer(trail.nodes)
     names = writer.names
-    for link in trail.links:
-        names.append(writer.write(link))
+    for _, node, step, key in trail.links:
+        names.append(writer.write(node, step, key))
         if writer.characters > MAX_CHARACTERS:
             text = f"names incomplete: budget of {MAX_CHARACTERS:,} characters"
             trail.notes.append(Note("names", "budget", text))
@@ -34,24 +36,22 @@ class _Writer:
         self._texts: dict[int, str] = {NAMELESS: ""}
         self._taken: set[str] = set()
 
-    def write(self, link: Link) -> str:
-        base = self._texts.get(link.node)
+    def write(self, node: int, step: Step, key: Any) -> str:
+        base = self._texts.get(node)
         if base is None:
-            base = self._write_node(link.node)
-        text = self._step(base, link.step, link.key)
+            base = self._write_node(node)
+        text = f"{base}[{key}]" if step is Step.ITEM else self._step(base, step, key)
         if text in self._taken:
-            text = self._write_other(base, link, text)
+            text = self._write_other(base, step, key, text)
         self._taken.add(text)
         self.characters += len(text)
         return text
 
-    def _step(self, base: str, step: Step, key: object) -> str:
-        if step is Step.ITEM:
-            return f"{base}[{key}]"
+    def _step(self, base: str, step: Step, key: Any) -> str:
         if step is Step.STATE:
-            return write_step(base, step, self.names[key])  # type: ignore[call-overload]
+            return write_step(base, step, self.names[key])
         if step is Step.GRADIENT:
-            return write_step(self.names[key], step, None)  # type: ignore[call-overload]
+            return write_step(self.names[key], step, None)
         return write_step(base, step, key)
 
     def _write_node(self, node: int) -> str:
@@ -67,10 +67,10 @@ class _Writer:
         self.characters += len(text)
         return text
 
-    def _write_other(self, base: str, link: Link, text: str) -> str:
+    def _write_other(self, base: str, step: Step, key: Any, text: str) -> str:
         """Returns a name that no other tensor has: two attributes may look the same."""
-        if link.step not in (Step.STATE, Step.GRADIENT):
-            longer = write_explicit(base, link.step, link.key)
+        if step not in (Step.STATE, Step.GRADIENT):
+            longer = write_explicit(base, step, key)
             if longer not in self._taken:
                 return longer
         number = 2

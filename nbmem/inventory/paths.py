@@ -12,6 +12,8 @@ NAMELESS = -1
 class Step(IntEnum):
     """The kinds of step; the key that goes with each is in brackets."""
 
+    __hash__ = int.__hash__  # an Enum's own is Python code, called for each tensor
+
     VARIABLE = 0
     """A user variable (its name)."""
     OUTPUT = 1

@@ -31,6 +31,8 @@ MACHINERY = ("torch._", "torch.fx.", "IPython.", "ipykernel.", "traitlets.", "nb
 class Kind(IntEnum):
     """What a walk does with an object."""
 
+    __hash__ = int.__hash__  # an Enum's own is Python code, called for each container
+
     SKIP = 0
     TENSOR = 1
     """Or a bare `torch.UntypedStorage`."""

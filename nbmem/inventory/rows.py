@@ -16,12 +16,14 @@ MAX_NAMES = 20
 """Names kept for each storage; the others are counted in a note."""
 
 PARAMETER, BUFFER, GRADIENT, OPTIMIZER_STATE, SAVED, USER, UNKNOWN = range(len(CATEGORIES))
-OF_STEP = {
+_TELLING = {
     Step.PARAMETER: PARAMETER,
     Step.BUFFER: BUFFER,
     Step.GRADIENT: GRADIENT,
     Step.STATE: OPTIMIZER_STATE,
 }
+OF_STEP = tuple(_TELLING.get(step, USER) for step in Step)
+"""The category that a step gives to what it leads to."""
 
 _BASE: Any = torch._C.TensorBase
 _shape_of = _BASE.shape.__get__
@@ -42,12 +44,25 @@ class Row:
         self.best: torch.Tensor | None = None
         self.best_named = False
         self.views = 0
-        self.names: list[str] = []
+        self.names: tuple[str, ...] = ()
         self.more = 0
         self.category = UNKNOWN
         self.saved = False
         self.seen = False
         """Whether Python holds it, be it as a bare storage."""
+
+    def take(self, tensor: torch.Tensor | None, named: bool, category: int) -> None:
+        """Takes up one more tensor that Python holds; None where it holds the bare storage."""
+        self.seen = True
+        if category < self.category:
+            self.category = category
+        if tensor is None:
+            return
+        self.views += 1
+        if self.best is None:
+            self.best, self.best_named = tensor, named
+        else:
+            self.show(tensor, named)
 
     def show(self, tensor: torch.Tensor | None, named: bool) -> None:
         """Takes the tensor for the record's shape if it shows the storage better."""
@@ -64,7 +79,7 @@ class Row:
     def add_name(self, name: str) -> None:
         """Adds a name, or counts it where there are enough."""
         if len(self.names) < MAX_NAMES:
-            self.names.append(name)
+            self.names += (name,)
         else:
             self.more += 1
 
@@ -84,16 +99,13 @@ class Row:
             ref.device,
             dtype,
             shape,
-            CATEGORIES[self._decide()],
-            tuple(self.names),
+            CATEGORIES[SAVED if self.saved and self.category == UNKNOWN else self.category],
+            self.names,
             *origin,
             self.views,
             self.seen,
             notes,
         )
-
-    def _decide(self) -> int:
-        return SAVED if self.saved and self.category == UNKNOWN else self.category
 
 
 def _show_best(
@@ -101,18 +113,11 @@ def _show_best(
 ) -> tuple[str, tuple[int, ...], tuple[Note, ...]]:
     if tensor is None:
         return "uint8", (size,), (_BARE,)
-    return _name_dtype(_dtype_of(tensor)), _read_shape(tensor), ()
-
-
-def _name_dtype(dtype: torch.dtype) -> str:
+    dtype = _dtype_of(tensor)
     name = _DTYPES.get(dtype)
     if name is None:
         name = _DTYPES[dtype] = str(dtype).removeprefix("torch.")
-    return name
-
-
-def _read_shape(tensor: Any) -> tuple[int, ...]:
     try:
-        return tuple(_shape_of(tensor))
+        return name, tuple(_shape_of(tensor)), ()
     except RuntimeError:  # a nested tensor has no one shape
-        return (_numel_of(tensor),)
+        return name, (_numel_of(tensor),), ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Any, NamedTuple
 
 import torch
@@ -12,6 +13,7 @@ from nbmem.records import Note
 MAX_LINKS = 20
 """Ways kept to each tensor; further ones are counted."""
 
+_new = tuple.__new__  # `Link(…)` is Python code, called for each tensor
 NOWHERE, OPTIMIZER, STATE = range(3)
 _TELLING = frozenset((Step.PARAMETER, Step.BUFFER, Step.STATE))
 
@@ -53,7 +55,9 @@ class Trail:
         self.more: dict[int, int] = {}
         """How many ways were not kept, by tensor."""
         self.notes: list[Note] = []
-        self._links_of: list[list[int]] = []
+        self._first_link: list[int] = []
+        self._count: dict[int, int] = {}
+        """How many ways lead to a tensor, where more than one does."""
         self._index: dict[int, int] = {}
         self._node_of: dict[int, int] = {}
         self._kept: list[object] = []
@@ -62,24 +66,23 @@ class Trail:
         """Lets go of everything."""
         self.tensors.clear()
         self._kept.clear()
-        for rows in (self.links, self.nodes, self.again, self._links_of):
+        for rows in (self.links, self.nodes, self.again, self._first_link):
             rows.clear()
-        for table in (self._index, self._node_of, self.more):
+        for table in (self._index, self._node_of, self.more, self._count):
             table.clear()
 
     def reach(self, tensor: torch.Tensor, node: int, step: Step, key: Any) -> bool:
         """Notes a way to a tensor; returns whether it is the first."""
-        found = self._index.get(id(tensor))
-        if found is None:
-            self._index[id(tensor)] = len(self.tensors)
-            self._links_of.append([len(self.links)])
-            self.links.append(Link(len(self.tensors), node, step, key))
+        index, links = len(self.tensors), self.links
+        found = self._index.setdefault(id(tensor), index)
+        if found == index:
+            self._first_link.append(len(links))
+            links.append(_new(Link, (index, node, step, key)))
             self.tensors.append(tensor)
             return True
-        own = self._links_of[found]
-        if len(own) < MAX_LINKS or step in _TELLING:
-            own.append(len(self.links))
-            self.links.append(Link(found, node, step, key))
+        count = self._count[found] = self._count.get(found, 1) + 1
+        if count <= MAX_LINKS or step in _TELLING:
+            links.append(_new(Link, (found, node, step, key)))
         else:
             self.more[found] = self.more.get(found, 0) + 1
         return False
@@ -122,10 +125,10 @@ class Trail:
         """Returns the tensor's index, or None where no way leads to it."""
         return self._index.get(id(tensor))
 
+    def ids(self) -> Container[int]:
+        """Returns the ids of the tensors on the trail, which live as long as it holds them."""
+        return self._index
+
     def first_link(self, index: int) -> int:
         """Returns the index of the shortest way to a tensor."""
-        return self._links_of[index][0]
-
-    def links_of(self, index: int) -> list[int]:
-        """Returns the indices of all kept ways to a tensor."""
-        return self._links_of[index]
+        return self._first_link[index]
