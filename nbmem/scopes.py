@@ -268,7 +268,10 @@ class _Part:
             sentence = f"{device} was first used in here, so torch held nothing on it before."
             self.notes.append(Note("before", "started_here", sentence))
         else:
-            sentence = f"{device} has not been used yet, so torch holds nothing on it."
+            sentence = (
+                f"{device} has not been used yet, so torch holds nothing on it: "
+                "device cpu measures the CPU's storages."
+            )
             self.notes.append(Note("after", "not_started", sentence))
 
     def _raise_peak(self, after: int | None) -> None:

@@ -32,7 +32,7 @@ class Nvml:
         self._pid: int | None = None
         self._api: Any = None
         self._refusal: str | None = None
-        self._handles: dict[tuple[int, str | None, str | None], Any] = {}
+        self._found: dict[tuple[int | str | None, ...], tuple[Any, str | None]] = {}
 
     def memory(self, index: int, uuid: str | None) -> CardMemory:
         """Returns used and total bytes of torch's device `index`.
@@ -64,7 +64,7 @@ class Nvml:
 
     def _forget(self) -> None:
         self._pid = self._api = self._refusal = None
-        self._handles.clear()
+        self._found.clear()
 
     def _start(self) -> Any:
         if self._pid != os.getpid():  # first use, or a forked child, where handles are void
@@ -78,19 +78,13 @@ class Nvml:
     def _handle(self, index: int, uuid: str | None) -> Any:
         api = self._start()
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-        key = index, uuid, visible
-        if key not in self._handles:
-            try:
-                handle = _find_card(api, index, uuid, visible)
-                _refuse_shared_card(api, handle)
-            except CounterUnavailableError:
-                raise
-            except Exception as error:
-                raise CounterUnavailableError(
-                    f"The NVIDIA driver could not tell which card cuda:{index} is: {error}."
-                ) from None
-            self._handles[key] = handle
-        return self._handles[key]
+        key = index, uuid, visible, os.environ.get("CUDA_DEVICE_ORDER")
+        if key not in self._found:
+            self._found[key] = _look_for_card(api, index, uuid, visible)
+        handle, refusal = self._found[key]
+        if refusal is not None:
+            raise CounterUnavailableError(refusal)
+        return handle
 
     def _memory_info(self, handle: Any) -> Any:
         version = getattr(self._api, "nvmlMemory_v2", None)
@@ -114,6 +108,20 @@ def _load() -> tuple[Any, str | None]:
     except Exception as error:
         return None, f"The NVIDIA driver could not be asked: {error}."
     return pynvml, None
+
+
+def _look_for_card(
+    api: Any, index: int, uuid: str | None, visible: str | None
+) -> tuple[Any, str | None]:
+    """Returns the card's handle, or None and the reason why there is none."""
+    try:
+        handle = _find_card(api, index, uuid, visible)
+        _refuse_shared_card(api, handle)
+    except CounterUnavailableError as refused:
+        return None, str(refused)
+    except Exception as error:
+        return None, f"The NVIDIA driver could not tell which card cuda:{index} is: {error}."
+    return handle, None
 
 
 def _find_card(api: Any, index: int, uuid: str | None, visible: str | None) -> Any:

@@ -290,7 +290,10 @@ def test_a_gpu_nobody_uses_holds_nothing_and_says_so(monkeypatch, table, tracker
     scopes = Scopes(table, tracker, Devices(TableCounter(table)))
     gpu = scopes.open().close().deltas["cuda:0"]
     assert (0, 0, 0) == (gpu.before, gpu.after, gpu.delta)
-    assert "cuda:0 has not been used yet, so torch holds nothing on it." == gpu.notes[0].sentence
+    assert (
+        "cuda:0 has not been used yet, so torch holds nothing on it: "
+        "device cpu measures the CPU's storages." == gpu.notes[0].sentence
+    )
     assert not torch.cuda.is_initialized()
 
 
