@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 _RAW = "_raw_saved_"
 _NO_VALUE = object()
-grad_fn_of = torch._C.TensorBase.grad_fn.__get__
+_grad_fn_of: Callable[[torch.Tensor], Any] = vars(torch._C.TensorBase)["grad_fn"].__get__
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,7 +52,7 @@ class GraphWalk:
     def walk(self, tensor: torch.Tensor, root: int | None) -> None:
         """Visits every node reachable from the tensor's graph that no walk has visited."""
         try:
-            node = grad_fn_of(tensor)
+            node = _grad_fn_of(tensor)
         except RuntimeError:  # a view whose base was changed in place under no_grad
             self.unreadable += 1
             return

@@ -15,15 +15,15 @@ from nbmem.heap.storages import bare_torch, layout_of, read_storages
 from nbmem.records import Note
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from types import TracebackType
 
     from nbmem.heap.table import StorageTable
 
-_BASE = torch._C.TensorBase
-_grad_of = _BASE.grad.__get__
-_is_leaf = _BASE.is_leaf.__get__
-_retains_grad = _BASE.retains_grad.__get__
+_FIELDS = vars(torch._C.TensorBase)
+_grad_of: Callable[[torch.Tensor], torch.Tensor | None] = _FIELDS["grad"].__get__
+_is_leaf: Callable[[torch.Tensor], bool] = _FIELDS["is_leaf"].__get__
+_retains_grad: Callable[[torch.Tensor], bool] = _FIELDS["retains_grad"].__get__
 _OPAQUE = torch._mkldnn  # type: ignore[attr-defined]
 
 
@@ -141,7 +141,8 @@ class _Scanner:
 
     def _take(self, tensors: Iterable[torch.Tensor]) -> None:
         """Lists the tensors and their gradients, and the gradients' gradients."""
-        for tensor in tensors:
+        for each in tensors:
+            tensor: torch.Tensor | None = each
             while tensor is not None and id(tensor) not in self._seen:
                 self._seen.add(id(tensor))
                 if self._enter(tensor):
@@ -192,8 +193,13 @@ class _Scanner:
     def _remember(self, tensor: torch.Tensor) -> None:
         """Marks a tensor that has a Python object only because this scan looked at it."""
         looked_up, key = self._table.looked_up, id(tensor)
-        if key not in looked_up:
-            looked_up[key] = weakref.ref(tensor, lambda _, key=key: looked_up.pop(key, None))
+        if key in looked_up:
+            return
+
+        def forget(_: object) -> None:
+            looked_up.pop(key, None)
+
+        looked_up[key] = weakref.ref(tensor, forget)
 
     def _notes(self) -> list[Note]:
         notes = []

@@ -27,9 +27,10 @@ _NESTED = (
 _PER_CHANNEL = (_BASE.q_per_channel_scales, _BASE.q_per_channel_zero_points)
 _PER_CHANNEL_SCHEMES = (torch.per_channel_affine, torch.per_channel_affine_float_qparams)
 
-layout_of = _BASE.layout.__get__
-is_nested = _BASE.is_nested.__get__
-is_quantized = _BASE.is_quantized.__get__
+_FIELDS = vars(_BASE)
+layout_of: Callable[[torch.Tensor], torch.layout] = _FIELDS["layout"].__get__
+is_nested: Callable[[torch.Tensor], bool] = _FIELDS["is_nested"].__get__
+is_quantized: Callable[[torch.Tensor], bool] = _FIELDS["is_quantized"].__get__
 untyped_storage = _BASE.untyped_storage
 
 
@@ -84,6 +85,8 @@ def _read_parts(tensor: torch.Tensor) -> list[torch.UntypedStorage]:
 
 
 def _readers_of(tensor: torch.Tensor) -> tuple[Callable[[torch.Tensor], torch.Tensor], ...]:
+    if torch._C._dispatch_keys(tensor).has(torch._C.DispatchKey.Python):
+        return (_itself,)  # its parts are Python's; C++ would cast it to what it is not and crash
     sparse = _SPARSE.get(layout_of(tensor))
     if sparse is not None:
         return sparse

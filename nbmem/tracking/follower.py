@@ -1,0 +1,188 @@
+"""The dispatch mode that enters what each operation returns into the table.
+
+`__torch_dispatch__` runs once per operation of the user's, so it is written for speed: one look-up
+tells what the operation can do to storages, and most results take one line to enter.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from nbmem.heap.storages import bare_torch, layout_of, read_storages, untyped_storage
+from nbmem.tracking.plans import COMPOSITE, IN_PLACE, NOTHING, ONE, plan_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from nbmem.heap import StorageRef, StorageTable
+
+    NoteStorage = Callable[[torch.UntypedStorage], StorageRef | None]
+
+_Tensor = torch.Tensor
+_PLAIN = (torch.Tensor,)
+_strided = torch.strided
+_function_mode_is_on = torch._C._is_torch_function_mode_enabled
+_push = torch._C._push_on_torch_dispatch_stack
+_pop = torch._C._pop_torch_dispatch_stack
+_DEEPEST = 16
+"""So deep may subclasses call the same operation again on tensors of their own kind."""
+_TRACING = ("torch._subclasses.fake_tensor", "torch._subclasses.functional_tensor")
+
+
+class Follower(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Follows the operations of one thread into a table while it stands on the mode stack."""
+
+    supports_higher_order_operators = True
+
+    def __init__(self, table: StorageTable) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._note: NoteStorage = table.note
+        self._plans: dict[Any, int] = {}
+        self._waiting: Any = None
+        self._depth = 0
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """Returns True: what `torch.compile` compiled stays compiled under this mode."""
+        return True
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # torch would wrap the handler, at the price of a call per operation and of importing
+        # dynamo at the first; `hide_from_dynamo` does the same without.
+        return False
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Returns what `func` returns, its storages entered."""
+        try:
+            plan = self._plans[func]
+        except KeyError:
+            plan = self._plans[func] = plan_of(func)
+        if plan == COMPOSITE or (types and types != _PLAIN):
+            return self._call_apart(func, types, args, kwargs or {}, plan)
+        result = func(*args, **kwargs) if kwargs else func(*args)
+        if plan == NOTHING:
+            return result
+        if plan == ONE and type(result) is _Tensor and not _function_mode_is_on():
+            try:
+                self._note(untyped_storage(result))
+            except RuntimeError:  # sparse
+                self.note_all(result)
+        elif plan != IN_PLACE or _is_unusual(result):
+            self.note_all(result)
+        return result
+
+    def note_all(self, value: Any) -> None:
+        """Enters the storages of every tensor in `value`."""
+        with bare_torch():
+            _note_tensors(value, self._note)
+
+    def switch_off(self) -> None:
+        """Makes the mode enter nothing any more, wherever it still stands."""
+        self._note = _ignore
+
+    def switch_on(self, table: StorageTable) -> None:
+        """Undoes `switch_off`."""
+        self._note = table.note
+
+    def _call_apart(
+        self, func: Any, types: Any, args: Any, kwargs: dict[str, Any], plan: int
+    ) -> Any:
+        """Calls with this mode on, so that the operations within are seen one by one.
+
+        A tensor subclass does its work in operations on its inner tensors, from its own
+        `__torch_dispatch__`. torch calls that next when this mode, asked a second time for the
+        same call, answers NotImplemented.
+        """
+        if self._waiting is func and types:
+            self._waiting = None
+            return NotImplemented
+        if self._depth >= _DEEPEST or any(kind.__module__ in _TRACING for kind in types):
+            return func(*args, **kwargs)
+        waiting, self._waiting = self._waiting, func if types else None
+        self._depth += 1
+        _push(self)
+        try:
+            if types or plan != COMPOSITE:
+                result = func(*args, **kwargs)
+            else:
+                result = func.decompose(*args, **kwargs)
+        finally:
+            self._depth -= 1
+            self._waiting = waiting
+            remove_from_stack(self)
+        self.note_all(result)
+        return result
+
+
+def hide_from_dynamo() -> None:
+    """Tells dynamo's frame hook to leave the mode's own code, and what it calls, alone."""
+    hook = torch._C._dynamo.eval_frame
+    skip = hook._FrameExecStrategy(hook._FrameAction.SKIP, hook._FrameAction.SKIP)
+    hook.set_code_exec_strategy(Follower.__torch_dispatch__.__code__, skip)
+
+
+def put_below_users_modes(mode: Follower) -> None:
+    """Pushes the mode under those that are on.
+
+    A user's mode is popped by position: with ours at the bottom the user's `__exit__` meets the
+    user's own, in whatever cell it comes, and ours sees what the user's modes make of a call.
+    """
+    above = _pop_users_modes()
+    _push(mode)
+    for other in reversed(above):
+        _push(other)
+
+
+def remove_from_stack(mode: Follower) -> bool:
+    """Returns whether the mode stood on this thread's stack; takes its topmost place away."""
+    above = []
+    found = False
+    while not found and torch._C._len_torch_dispatch_stack():
+        top = _pop(None)
+        found = top is mode
+        if not found:
+            above.append(top)
+    for other in reversed(above):
+        _push(other)
+    return found
+
+
+def _pop_users_modes() -> list[Any]:
+    popped = []
+    while torch._C._len_torch_dispatch_stack():
+        length = torch._C._len_torch_dispatch_stack()
+        if torch._C._get_dispatch_stack_at(length - 1).is_infra_mode():
+            break
+        popped.append(_pop(None))
+    return popped
+
+
+def _is_unusual(value: Any) -> bool:
+    """Returns whether a changed tensor may have new storages: a sparse one replaces its parts."""
+    if type(value) is not _Tensor or _function_mode_is_on():
+        return True
+    return layout_of(value) is not _strided
+
+
+def _note_tensors(value: Any, note: NoteStorage) -> None:
+    if isinstance(value, tuple | list):
+        for item in value:
+            _note_tensors(item, note)
+    elif isinstance(value, dict):
+        for item in dict.values(value):
+            _note_tensors(item, note)
+    elif issubclass(type(value), _Tensor):
+        for storage in read_storages(value):
+            note(storage)
+    elif issubclass(type(value), torch.UntypedStorage):
+        note(value)
+
+
+def _ignore(storage: torch.UntypedStorage) -> StorageRef | None:
+    """Enters nothing: a mode that is switched off."""

@@ -1,0 +1,173 @@
+"""Tracking switched on and off, on one thread or several, and what it could not see."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import weakref
+from typing import TYPE_CHECKING
+
+from nbmem.records import Note
+from nbmem.tracking import wrapped
+from nbmem.tracking.follower import (
+    Follower,
+    hide_from_dynamo,
+    put_below_users_modes,
+    remove_from_stack,
+)
+
+if TYPE_CHECKING:
+    from nbmem.heap import StorageTable
+
+_INDUCTOR = "torch._inductor.output_code"
+_on: weakref.WeakSet[CpuTracker] = weakref.WeakSet()
+_fork_hook_is_set = False
+
+
+class CpuTracker:
+    """Keeps a table exact, operation by operation, from `start` to `stop`.
+
+    It is also a counter with one peak (`devices.PeakCounter`): of the bytes of torch's CPU
+    storages that the table knows. Whoever starts it merges a heap scan into the table before.
+    """
+
+    device = "cpu"
+
+    def __init__(self, table: StorageTable) -> None:
+        self._table = table
+        self._followers: dict[int, Follower] = {}
+        self._starts: dict[int, int] = {}
+        self._notes: dict[str, Note] = {}
+        self._compiled_before = 0
+        self._inductor_before = False
+
+    def allocated(self) -> int:
+        """Returns the bytes of the CPU storages that live."""
+        return self._table.bytes_on("cpu")
+
+    def peak(self) -> int:
+        """Returns the largest `allocated()` since the last `reset_peak()`."""
+        return self._table.peak_on("cpu")
+
+    def reset_peak(self) -> None:
+        """Makes the present bytes the peak."""
+        self._table.reset_peak("cpu")
+
+    @property
+    def is_on(self) -> bool:
+        """Whether a `start` waits for its `stop`, on any thread."""
+        return bool(self._starts)
+
+    def start(self) -> None:
+        """Follows this thread's operations from now on; each call needs its own `stop`."""
+        if not self._starts:
+            self._begin()
+        thread = threading.get_ident()
+        if thread not in self._starts:
+            follower = self._followers.setdefault(thread, Follower(self._table))
+            follower.switch_on(self._table)
+            while remove_from_stack(follower):
+                pass  # left there by a `stop` on another thread
+            put_below_users_modes(follower)
+        self._starts[thread] = self._starts.get(thread, 0) + 1
+
+    def stop(self) -> None:
+        """Ends one `start`; a call too many does nothing."""
+        thread = threading.get_ident()
+        if thread not in self._starts:
+            if not self._starts:
+                return
+            thread = next(reversed(self._starts))
+        self._starts[thread] -= 1
+        if not self._starts[thread]:
+            del self._starts[thread]
+            self._take_off(thread)
+        if not self._starts:
+            self._end()
+
+    def notes(self) -> list[Note]:
+        """Returns what could not be seen since the last `start` from zero."""
+        if self._starts:
+            self._look_for_compiled()
+        return list(self._notes.values())
+
+    def note_unseen(self, first_serial: int) -> list[Note]:
+        """Returns a note where a heap scan has just found storages that tracking never saw.
+
+        Args:
+            first_serial: the table's `next_serial` before that scan.
+        """
+        late = [
+            entry
+            for entry in self._table.live()
+            if entry.serial >= first_serial and entry.device == "cpu"
+        ]
+        if late and "compiled" not in self._notes:
+            self._add(
+                "other_threads",
+                f"{len(late)} storages were made out of sight, by other threads or by C++: "
+                "the peak is that of this thread.",
+            )
+        return self.notes()
+
+    def _begin(self) -> None:
+        self._notes.clear()
+        self._compiled_before = wrapped.compiled_calls()
+        self._inductor_before = _INDUCTOR in sys.modules
+        _set_fork_hook()
+        hide_from_dynamo()
+        wrapped.listen(self._enter)
+        _on.add(self)
+
+    def _end(self) -> None:
+        wrapped.forget(self._enter)
+        _on.discard(self)
+        self._look_for_compiled()
+
+    def _enter(self, value: object) -> None:
+        for follower in self._followers.values():
+            follower.note_all(value)
+            return
+
+    def _take_off(self, thread: int) -> None:
+        follower = self._followers[thread]
+        if thread != threading.get_ident():
+            follower.switch_off()  # nobody but that thread can take it from its stack
+        elif not remove_from_stack(follower):
+            self._add(
+                "mode_removed",
+                "A dispatch mode was closed twice and took nbmem's away: the peak is partial.",
+            )
+
+    def _look_for_compiled(self) -> None:
+        loaded_since = not self._inductor_before and _INDUCTOR in sys.modules
+        if loaded_since or wrapped.compiled_calls() > self._compiled_before:
+            self._add(
+                "compiled",
+                "Code compiled by torch.compile ran: what it holds inside is not in the peak.",
+            )
+
+    def _add(self, code: str, sentence: str) -> None:
+        self._notes.setdefault(code, Note("peak", code, sentence))
+
+    def _leave_child(self) -> None:
+        """Switches tracking off in a forked process, which has its own copy of everything."""
+        for follower in self._followers.values():
+            follower.switch_off()
+            remove_from_stack(follower)
+        self._starts.clear()
+        wrapped.forget(self._enter)
+
+
+def _set_fork_hook() -> None:
+    global _fork_hook_is_set
+    if not _fork_hook_is_set and hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=_leave_children)
+        _fork_hook_is_set = True
+
+
+def _leave_children() -> None:
+    for tracker in list(_on):
+        tracker._leave_child()
+    _on.clear()
