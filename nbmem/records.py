@@ -6,8 +6,12 @@ Sizes are int bytes. What is unknown is None, and a `Note` says why.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, is_dataclass
+from functools import cache
 from types import NoneType, UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
 
 SCHEMA = 1
 """Number of the record layout. Fields may join under it; a changed meaning needs a new number."""
@@ -111,6 +115,9 @@ class StorageRecord:
     visible: bool
     """False where no Python object holds it (a graph or C++ does)."""
     notes: tuple[Note, ...] = ()
+    stands_for: int = 1
+    """How many storages this is the sum of: 1, but for the small ones that a history told as one
+    (`key` is then 0, and `names` is empty)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +189,49 @@ class CellRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class Difference:
+    """One figure in two records."""
+
+    first: int | None
+    second: int | None
+
+    @property
+    def change(self) -> int | None:
+        """`second` − `first`; None where either is unknown."""
+        if self.first is None or self.second is None:
+            return None
+        return self.second - self.first
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceComparison:
+    """What two records say of one device; a device that only one of them saw is None there."""
+
+    device: str
+    before: Difference
+    after: Difference
+    delta: Difference
+    peak: Difference
+    created: dict[str, Difference]
+    """Per category: bytes first shown in the cell and alive at its end."""
+    freed: Difference
+
+
+@dataclass(frozen=True, slots=True)
+class CellComparison:
+    """Two records side by side: two runs of one cell, or two cells."""
+
+    first: int
+    """Serial of the record that is compared from."""
+    second: int
+    """Serial of the record that is compared to."""
+    seconds: tuple[float, ...]
+    """Of both, in that order."""
+    devices: dict[str, DeviceComparison]
+    notes: tuple[Note, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Inventory:
     """Everything alive at one moment, each storage once, largest first."""
 
@@ -244,12 +294,17 @@ def from_json(kind: type[Record], data: Any) -> Record:
     """
     if not isinstance(data, dict):
         raise ValueError(f"{kind.__name__} is not an object but {type(data).__name__}")
-    hints = get_type_hints(kind)
+    hints = _hints(cast("Hashable", kind))
     known = {key: _value(hints[key], item, key) for key, item in data.items() if key in hints}
     try:
         return kind(**known)
     except TypeError as error:
         raise ValueError(str(error)) from None
+
+
+@cache  # resolving the annotations costs more than reading the data: once a type is enough
+def _hints(kind: Hashable) -> dict[str, Any]:
+    return get_type_hints(kind)
 
 
 def _value(hint: Any, data: Any, where: str) -> Any:
@@ -263,7 +318,7 @@ def _value(hint: Any, data: Any, where: str) -> Any:
     if isinstance(hint, type) and is_dataclass(hint):
         return from_json(hint, data)
     if hint is float:
-        return float(_expect((int, float), data, where))
+        return _float(_expect((int, float), data, where), where)
     return _expect(hint, data, where)
 
 
@@ -272,6 +327,13 @@ def _optional(args: tuple[Any, ...], data: Any, where: str) -> Any:
         return None
     (inner,) = (arg for arg in args if arg is not NoneType)
     return _value(inner, data, where)
+
+
+def _float(data: int | float, where: str) -> float:
+    try:
+        return float(data)
+    except OverflowError:
+        raise ValueError(f"`{where}` is too large a number") from None
 
 
 def _expect(kind: Any, data: Any, where: str) -> Any:

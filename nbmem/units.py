@@ -6,7 +6,12 @@ Sizes are int bytes everywhere else. Text has three significant digits; IEC unit
 
 from __future__ import annotations
 
-from typing import Literal
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 Units = Literal["IEC", "SI"]
 
@@ -31,11 +36,10 @@ def format_bytes(size: int | None, units: Units = "IEC") -> str:
     if size is None:
         return "?"
     base, suffixes = _SUFFIXES[units]
-    sign, value, index = ("−" if size < 0 else ""), float(abs(size)), 0
-    while value >= base - 0.5 and index < len(suffixes) - 1:
-        value, index = value / base, index + 1
+    index = _unit_index(abs(size), base, len(suffixes))
+    value = abs(size) / base**index
     digits = f"{value:.0f}" if index == 0 else _three_digits(value)
-    return f"{sign}{digits} {suffixes[index]}"
+    return f"{'−' if size < 0 else ''}{digits} {suffixes[index]}"
 
 
 def format_change(size: int | None, units: Units = "IEC") -> str:
@@ -43,6 +47,74 @@ def format_change(size: int | None, units: Units = "IEC") -> str:
     if size is None or size < 0:
         return format_bytes(size, units)
     return f"±{format_bytes(0, units)}" if size == 0 else f"+{format_bytes(size, units)}"
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnUnit:
+    """The one unit, and the one number of decimals, in which a column of sizes is written."""
+
+    suffix: str
+    divisor: int
+    decimals: int
+
+    def format(self, size: int | None, *, signed: bool = False) -> str:
+        """Returns the figure alone; the suffix belongs to the heading or the last row.
+
+        Unknown is `?`. What is too small for the column is `<0.01`, so that only nothing is `0`.
+        """
+        if size is None:
+            return "?"
+        sign = "−" if size < 0 else "+" if signed and size > 0 else ""
+        step = 10**-self.decimals
+        value = abs(size) / self.divisor
+        if 0 < value < step / 2:
+            return f"<{sign}{step:.{self.decimals}f}"
+        return f"{sign}{value:,.{self.decimals}f}" if size else "0"
+
+
+def column_unit(sizes: Iterable[int | None], units: Units = "IEC") -> ColumnUnit:
+    """Returns the unit in which all of `sizes` are told: that of the largest.
+
+    The largest gets three significant digits. Where half of the sizes would vanish beside it, the
+    next smaller unit is taken.
+
+    >>> unit = column_unit([3 * 2**30, 512 * 2**20])
+    >>> [unit.format(3 * 2**30), unit.format(512 * 2**20), unit.suffix]
+    ['3.00', '0.50', 'GiB']
+    """
+    base, suffixes = _SUFFIXES[units]
+    known = [abs(size) for size in sizes if size]
+    largest, middle = max(known, default=0), median(known) if known else 0
+    index = _unit_index(largest, base, len(suffixes))
+    if index and middle / base**index < 0.01:
+        index -= 1
+    value = largest / base**index
+    decimals = 0 if index == 0 or value >= 99.95 else 1 if value >= 9.995 else 2
+    return ColumnUnit(suffixes[index], base**index, decimals)
+
+
+def _unit_index(size: float, base: int, count: int) -> int:
+    index = 0
+    while size >= base - 0.5 and index < count - 1:
+        size, index = size / base, index + 1
+    return index
+
+
+def format_share(part: int, whole: int) -> str:
+    """Returns `part` of `whole` as people say it: `39 %`, `0.4 %`, `under 0.1 %`.
+
+    >>> format_share(39, 100)
+    '39 %'
+    """
+    share = 100 * part / whole
+    if share >= 9.95:
+        return f"{share:.0f} %"
+    return f"{share:.1f} %" if share >= 0.1 or part == 0 else "under 0.1 %"
+
+
+def format_count(count: int, noun: str, plural: str | None = None) -> str:
+    """Returns a count with its noun: `1 storage`, `10,000 steps`, `2 copies`."""
+    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
 
 
 def format_seconds(seconds: float) -> str:
