@@ -71,9 +71,11 @@ class Allocator:
     def started(self) -> bool:
         """Returns whether the user has started it; asking does not start it."""
         is_initialized = getattr(self._module, "is_initialized", None)
-        if is_initialized is not None and not is_initialized():
-            return False
-        return bool(torch._C._accelerator_isAllocatorInitialized())
+        if is_initialized is not None:
+            return bool(is_initialized())
+        with suppress(RuntimeError):  # a backend whose allocator torch can't ask
+            return bool(torch._C._accelerator_isAllocatorInitialized())
+        return False
 
     def raw_stats(self, index: int) -> Stats:
         """Returns the allocator's own nested statistics, its peaks since any reset."""
@@ -95,7 +97,8 @@ class Allocator:
             return
         for number, read in enumerate(self._reads):
             key = number, int(index or 0)
-            self._kept.setdefault(key, KeptPeaks()).keep(read.call(key[1]))
+            with suppress(Exception):  # where a function can't be read, the user can't either
+                self._kept.setdefault(key, KeptPeaks()).keep(read.call(key[1]))
 
     def install(self, owner: PeakOwner) -> None:
         """Answers the user's reads and resets from now on."""
