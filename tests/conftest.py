@@ -69,13 +69,12 @@ def shell():
     made.shown = made.display_pub.outputs
     hooks = {event: list(calls) for event, calls in made.events.callbacks.items()}
     transforms = list(made.input_transformer_manager.cleanup_transforms)
-    configurables = list(made.configurables)
     yield made
     if "nbmem" in made.extension_manager.loaded:
         made.extension_manager.unload_extension("nbmem")
     assert hooks == {event: list(calls) for event, calls in made.events.callbacks.items()}
     assert transforms == made.input_transformer_manager.cleanup_transforms
-    assert configurables == made.configurables
+    assert "NbMem" not in {type(part).__name__ for part in made.configurables}
     assert "gpumem" not in made.magics_manager.magics["cell"]
     made.reset(new_session=False)
     InteractiveShell.clear_instance()

@@ -41,12 +41,12 @@ def test_before_plus_created_minus_freed_plus_resized_is_after(notebook):
 def test_loss_in_one_cell_and_backward_in_the_next(notebook):
     notebook.run("w = torch.ones(1000, requires_grad=True)")
     notebook.run("%%gpumem\nloss = (w * 2).exp().sum()")
-    # exp saves its result (4000 B); w * 2 is freed, its factor is a number; loss has 4 B
-    assert 4_004 == notebook.records[-1].devices["cpu"].delta
+    # exp saves its result (4000 B), the product saves its factor (8 B); loss has 4 B
+    assert 4_012 == notebook.records[-1].devices["cpu"].delta
     notebook.run("%%gpumem\nloss.backward()")
     # the graph goes, the gradient comes
-    assert 0 == notebook.records[-1].devices["cpu"].delta
-    assert {"cpu": 4_000} == notebook.records[-1].freed
+    assert -8 == notebook.records[-1].devices["cpu"].delta
+    assert {"cpu": 4_008} == notebook.records[-1].freed
     assert ["w.grad"] == [s.names[0] for s in notebook.records[-1].created]
 
 

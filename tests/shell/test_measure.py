@@ -119,7 +119,12 @@ def test_recursion_through_one_with_statement(notebook):
         return kept, block
 
     kept, block = descend(2)
-    assert 3 == block.record.steps.count
+    deltas = {r.serial: r.devices["cpu"].delta for r in notebook.records}
+    parents = [record.parent for record in notebook.records]
+    assert [300, 200, 100] == [deltas[serial] for serial in sorted(deltas)]
+    assert [None, block.record.serial, block.record.serial + 1] == sorted(
+        parents, key=lambda parent: parent or 0
+    )
     del kept
 
 

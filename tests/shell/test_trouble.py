@@ -194,7 +194,10 @@ def run_without_torch(tmp_path, cells, version=None):
                     raise ModuleNotFoundError(name)
         {"sys.meta_path.insert(0, Missing())" if version is None else "import torch"}
         from IPython.core.interactiveshell import InteractiveShell
-        shell = InteractiveShell.instance()
+        from traitlets.config import Config
+        config = Config()
+        config.InteractiveShell.colors = "nocolor"
+        shell = InteractiveShell.instance(config=config)
         for cell in {cells!r}:
             result = shell.run_cell(cell, store_history=True)
             print("success", result.success)

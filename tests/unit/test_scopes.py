@@ -1,6 +1,7 @@
 """What a measured scope says of the code within it."""
 
 import gc
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -10,48 +11,13 @@ from nbmem.devices import Devices, UnknownDeviceError
 from nbmem.heap import StorageTable, scan_heap
 from nbmem.records import Note
 from nbmem.scopes import Scopes
+from nbmem.tracking import CpuTracker
 
 MIB = 2**20
 
 
-class TableCounter:
-    """The table's figures of the CPU, as the tracker offers them."""
-
-    device = "cpu"
-
-    def __init__(self, table):
-        self.table = table
-
-    def allocated(self):
-        return self.table.bytes_on("cpu")
-
-    def peak(self):
-        return self.table.peak_on("cpu")
-
-    def reset_peak(self):
-        self.table.reset_peak("cpu")
-
-
-class HandTracker:
-    """A tracker that sees what the test hands to it, and only while it is on."""
-
-    def __init__(self, table):
-        self.table, self.on, self.said = table, 0, []
-
-    def start(self):
-        self.on += 1
-
-    def stop(self):
-        self.on -= 1
-
-    def notes(self):
-        return self.said
-
-    def make(self, size):
-        tensor = torch.empty(size, dtype=torch.uint8)
-        if self.on:
-            self.table.note(tensor.untyped_storage())
-        return tensor
+def make(size):
+    return torch.empty(size, dtype=torch.uint8)
 
 
 @pytest.fixture(autouse=True)
@@ -68,12 +34,12 @@ def table():
 
 @pytest.fixture
 def tracker(table):
-    return HandTracker(table)
+    return CpuTracker(table)
 
 
 @pytest.fixture
 def scopes(table, tracker):
-    scopes = Scopes(table, tracker, Devices(TableCounter(table)))
+    scopes = Scopes(table, tracker, Devices(tracker))
     scopes.devices.install()
     yield scopes
     scopes.close_all()
@@ -87,7 +53,7 @@ def cuda(monkeypatch):
 
 @pytest.fixture
 def gpu_scopes(cuda, table, tracker):
-    scopes = Scopes(table, tracker, Devices(TableCounter(table)))
+    scopes = Scopes(table, tracker, Devices(tracker))
     scopes.devices.install()
     yield scopes
     scopes.close_all()
@@ -99,9 +65,9 @@ def codes(notes):
 
 
 def test_a_scope_adds_up_to_the_byte(scopes, tracker):
-    old, kept = tracker.make(MIB), tracker.make(3 * MIB)
+    old, kept = make(MIB), make(3 * MIB)
     scope = scopes.open()
-    made, passing = tracker.make(5 * MIB), tracker.make(7 * MIB)
+    made, passing = make(5 * MIB), make(7 * MIB)
     del passing, old
     scope.stop()
     result = scope.close()
@@ -117,9 +83,9 @@ def test_a_scope_adds_up_to_the_byte(scopes, tracker):
 
 def test_serials_tell_what_was_made_in_the_scope(scopes, tracker, table):
     scope = scopes.open()
-    made = tracker.make(MIB)
+    made = make(MIB)
     result = scope.close()
-    later = tracker.make(MIB)
+    later = make(MIB)
     table.note(later.untyped_storage())
     within = range(result.first_serial, result.end_serial)
     assert [True, False] == [
@@ -128,7 +94,7 @@ def test_serials_tell_what_was_made_in_the_scope(scopes, tracker, table):
 
 
 def test_memory_made_by_nobody_in_sight_is_counted_at_the_start(scopes, tracker):
-    unseen = tracker.make(9 * MIB)
+    unseen = make(9 * MIB)
     scope = scopes.open()
     del unseen
     result = scope.close()
@@ -137,7 +103,7 @@ def test_memory_made_by_nobody_in_sight_is_counted_at_the_start(scopes, tracker)
 
 
 def test_without_a_scan_the_start_figure_is_called_partial(scopes, tracker):
-    unseen = tracker.make(9 * MIB)
+    unseen = make(9 * MIB)
     cpu = scopes.open(scan=False).close().deltas["cpu"]
     assert [("before", "scan_skipped")] == codes(cpu.notes)
     assert (0, 0) == (cpu.before, cpu.delta)
@@ -146,9 +112,9 @@ def test_without_a_scan_the_start_figure_is_called_partial(scopes, tracker):
 
 def test_an_inner_scope_needs_no_scan_of_its_own(scopes, tracker):
     outer = scopes.open()
-    made = tracker.make(MIB)
+    made = make(MIB)
     inner = scopes.open(scan=False)
-    more = tracker.make(2 * MIB)
+    more = make(2 * MIB)
     inner_cpu = inner.close().deltas["cpu"]
     outer_cpu = outer.close().deltas["cpu"]
     assert ((), ()) == (inner_cpu.notes, outer_cpu.notes)
@@ -159,26 +125,26 @@ def test_an_inner_scope_needs_no_scan_of_its_own(scopes, tracker):
 
 def test_scopes_close_in_any_order_and_each_has_its_own_peak(scopes, tracker):
     first = scopes.open()
-    passing = tracker.make(8 * MIB)
+    passing = make(8 * MIB)
     del passing
     second = scopes.open()
-    passing = tracker.make(2 * MIB)
+    passing = make(2 * MIB)
     del passing
     first_cpu = first.close().deltas["cpu"]
-    passing = tracker.make(4 * MIB)
+    passing = make(4 * MIB)
     del passing
     second_cpu = second.close().deltas["cpu"]
     assert [8 * MIB, 4 * MIB] == [cpu.peak - cpu.before for cpu in (first_cpu, second_cpu)]
-    assert 0 == tracker.on
+    assert tracker.is_on is False
 
 
 def test_closing_twice_gives_the_same_result_and_stops_once(scopes, tracker):
     scope = scopes.open()
     first = scope.close()
-    kept = tracker.make(MIB)
+    kept = make(MIB)
     scope.stop()
     assert first is scope.close()
-    assert 0 == tracker.on
+    assert tracker.is_on is False
     assert MIB == kept.numel()
 
 
@@ -186,14 +152,15 @@ def test_a_scope_nobody_closed_is_closed_at_the_end(scopes, tracker):
     scopes.open()
     scopes.open()
     scopes.close_all()
-    assert 0 == tracker.on
+    assert tracker.is_on is False
     assert scopes.tracking is False
 
 
 def test_what_another_thread_made_raises_the_peak_with_a_note(scopes, tracker, table):
     scope = scopes.open()
+    with ThreadPoolExecutor() as pool:
+        by_a_thread = pool.submit(make, 6 * MIB).result()
     scope.stop()
-    by_a_thread = torch.empty(6 * MIB, dtype=torch.uint8)
     with scan_heap(table):
         pass
     cpu = scope.close().deltas["cpu"]
@@ -203,23 +170,39 @@ def test_what_another_thread_made_raises_the_peak_with_a_note(scopes, tracker, t
     assert 6 * MIB == by_a_thread.numel()
 
 
-def test_what_the_tracker_could_not_see_is_said_with_the_cpu(scopes, tracker):
-    tracker.said = [Note("peak", "compiled", "What compiled code allocates inside is unseen.")]
+def test_what_another_thread_made_below_the_peak_is_noted_too(scopes, table):
+    scope = scopes.open()
+    passing = make(9 * MIB)
+    del passing
+    with ThreadPoolExecutor() as pool:
+        by_a_thread = pool.submit(make, 6 * MIB).result()
+    scope.stop()
+    with scan_heap(table):
+        pass
+    cpu = scope.close().deltas["cpu"]
+    assert (6 * MIB, 9 * MIB) == (cpu.delta, cpu.peak - cpu.before)
+    assert [("peak", "other_threads")] == codes(cpu.notes)
+    assert 6 * MIB == by_a_thread.numel()
+
+
+def test_what_the_tracker_could_not_see_is_said_with_the_cpu(scopes, tracker, monkeypatch):
+    said = [Note("peak", "compiled", "What compiled code allocates inside is unseen.")]
+    monkeypatch.setattr(tracker, "notes", lambda: said)
     deltas = scopes.open().close().deltas
     assert [("peak", "compiled")] == codes(deltas["cpu"].notes)
     assert () == deltas["host"].notes
 
 
-def test_a_tracker_that_breaks_costs_the_user_nothing_but_a_note(scopes, tracker):
+def test_a_tracker_that_breaks_costs_the_user_nothing_but_a_note(scopes, tracker, monkeypatch):
     def broken():
         raise RuntimeError("mode stack is gone")
 
-    tracker.start = broken
+    monkeypatch.setattr(tracker, "start", broken)
     result = scopes.open().close()
     assert "Reading peak of cpu failed: RuntimeError: mode stack is gone" in (
         result.deltas["cpu"].notes[0].sentence
     )
-    assert 0 == tracker.on
+    assert tracker.is_on is False
 
 
 def test_the_host_is_measured_beside(scopes):
@@ -235,7 +218,7 @@ def test_the_host_is_measured_beside(scopes):
 def test_a_gpu_cell_reads_the_allocator_and_leaves_the_cpu_alone(gpu_scopes, cuda, tracker):
     cuda.devices[0].allocate(MIB)
     scope = gpu_scopes.open()
-    assert 0 == tracker.on
+    assert tracker.is_on is False
     cuda.devices[0].allocate(4 * MIB)
     cuda.devices[0].allocate(300)
     cuda.devices[0].free(1)
@@ -251,7 +234,7 @@ def test_a_gpu_cell_reads_the_allocator_and_leaves_the_cpu_alone(gpu_scopes, cud
 
 def test_asking_for_the_cpu_beside_a_gpu_tracks_it(gpu_scopes, tracker):
     scope = gpu_scopes.open("cpu")
-    kept = tracker.make(MIB)
+    kept = make(MIB)
     deltas = scope.close().deltas
     assert ["cuda:0", "cuda:1", "cpu", "host"] == list(deltas)
     assert MIB == deltas["cpu"].delta == kept.numel()
@@ -274,7 +257,7 @@ def test_the_users_reset_within_a_gpu_cell_does_not_change_its_peak(gpu_scopes, 
 
 def test_a_gpu_first_used_in_the_cell_held_nothing_before(monkeypatch, table, tracker):
     cuda = SimulatedCuda(monkeypatch, started=False)
-    scopes = Scopes(table, tracker, Devices(TableCounter(table)))
+    scopes = Scopes(table, tracker, Devices(tracker))
     scope = scopes.open()
     cuda.start()
     cuda.devices[0].allocate(MIB)
@@ -287,7 +270,7 @@ def test_a_gpu_first_used_in_the_cell_held_nothing_before(monkeypatch, table, tr
 
 def test_a_gpu_nobody_uses_holds_nothing_and_says_so(monkeypatch, table, tracker):
     SimulatedCuda(monkeypatch, started=False)
-    scopes = Scopes(table, tracker, Devices(TableCounter(table)))
+    scopes = Scopes(table, tracker, Devices(tracker))
     gpu = scopes.open().close().deltas["cuda:0"]
     assert (0, 0, 0) == (gpu.before, gpu.after, gpu.delta)
     assert (
@@ -300,7 +283,7 @@ def test_a_gpu_nobody_uses_holds_nothing_and_says_so(monkeypatch, table, tracker
 def test_gpus_that_can_be_counted_only_once_started_join_the_cell(monkeypatch, table, tracker):
     cuda = SimulatedCuda(monkeypatch, started=False)
     monkeypatch.setattr(torch.cuda, "_device_count_nvml", lambda: -1)
-    scopes = Scopes(table, tracker, Devices(TableCounter(table)))
+    scopes = Scopes(table, tracker, Devices(tracker))
     scope = scopes.open()
     cuda.start()
     cuda.devices[0].allocate(4 * MIB)
