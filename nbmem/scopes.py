@@ -39,6 +39,9 @@ class Tracker(Protocol):
     def notes(self) -> list[Note]:
         """Returns what could not be seen since the first `start`."""
 
+    def note_unseen(self, first_serial: int) -> list[Note]:
+        """Returns the same, after a scan found storages with serials from `first_serial` on."""
+
 
 @dataclass(frozen=True, slots=True)
 class ScopeResult:
@@ -148,6 +151,7 @@ class Scope:
         self._notes: list[Note] = []
         self._cpu_notes: list[Note] = []
         self._stopped = False
+        self._stopped_at = 0
         self._result: ScopeResult | None = None
         self._window: TableWindow | None = None
         kinds = {reader.kind for reader in readers}
@@ -174,6 +178,7 @@ class Scope:
         self._stopped = True
         if self._tracks:
             self._scopes.stop_tracking(self._cpu_notes)
+        self._stopped_at = self._scopes.table.next_serial
         for part in reversed(self._parts):
             part.stop()
         _attempt(self._add_late_devices, "heap", "devices", self._notes)
@@ -194,11 +199,12 @@ class Scope:
         return self._result
 
     def _conclude(self) -> ScopeResult:
+        window, notes = self._window, self._notes
+        self._note_unseen()
         for part in self._parts:
             if part.reader.kind == "cpu":  # exact now: the session has scanned since `stop`
                 part.after = part.sample("after")
                 part.notes.extend(self._cpu_notes)
-        window, notes = self._window, self._notes
         if window is not None:
             _attempt(window.close, "heap", "freed", notes)
         end = _attempt(lambda: self._scopes.table.next_serial, "heap", "created", notes)
@@ -210,6 +216,13 @@ class Scope:
             end_serial=self.first_serial if end is None else end,
             notes=tuple(dict.fromkeys(notes)),
         )
+
+    def _note_unseen(self) -> None:
+        """Says where the scan since `stop` has found what tracking had not seen."""
+        if self._tracks and self._scopes.table.next_serial > self._stopped_at:
+            tracker, notes = self._scopes.tracker, self._cpu_notes
+            unseen = _attempt(lambda: tracker.note_unseen(self._stopped_at), "cpu", "peak", notes)
+            notes.extend(unseen or ())
 
 
 class _Part:
@@ -277,6 +290,7 @@ class _Part:
     def _raise_peak(self, after: int | None) -> None:
         if self.peak is not None and after is not None and after > self.peak:
             self.peak = after
+            self.notes = [note for note in self.notes if note.code != _RAISED.code]
             self.notes.append(_RAISED)
 
 
