@@ -3,8 +3,10 @@
 import gc
 from concurrent.futures import ThreadPoolExecutor
 
+import hypothesis.strategies as st
 import pytest
 import torch
+from hypothesis import HealthCheck, given, settings
 from simulated_cuda import SimulatedCuda
 
 from nbmem.devices import Devices, UnknownDeviceError
@@ -326,3 +328,91 @@ def test_a_reading_of_the_cpu_includes_what_was_never_measured(scopes):
     after = scopes.read_devices()[0]
     assert ("cpu", 3 * MIB) == (after.device, after.allocated - before.allocated)
     assert 3 * MIB == kept.numel()
+
+
+@given(st.none())
+def _warm_up(_):
+    """Hypothesis puts its gc callback in at the first use: not to be taken for ours."""
+
+
+_warm_up()
+
+
+class Ledger:
+    """The truth, kept by hand: the size and birth of each storage, and the figures over time."""
+
+    def __init__(self):
+        self.clock, self.sizes, self.births, self.scopes = 0, {}, {}, []
+
+    def total(self):
+        return sum(self.sizes.values())
+
+    def changed(self):
+        self.clock += 1
+        for scope in self.scopes:
+            scope["totals"].append(self.total())
+
+    def open(self):
+        self.clock += 1
+        self.scopes.append({"at": self.clock, "totals": [self.total()], "freed": 0, "grown": 0})
+
+    def make(self, name, size):
+        self.sizes[name], self.births[name] = size, self.clock
+        self.changed()
+
+    def drop(self, name):
+        size = self.sizes.pop(name)
+        for scope in self.scopes:
+            scope["freed"] += size * (self.births[name] < scope["at"])
+        self.changed()
+
+    def resize(self, name, size):
+        for scope in self.scopes:
+            scope["grown"] += (size - self.sizes[name]) * (self.births[name] < scope["at"])
+        self.sizes[name] = size
+        self.changed()
+
+
+CpuStep = st.tuples(
+    st.sampled_from(["make", "make", "drop", "resize", "open", "close", "pass"]),
+    st.integers(1, 4096),
+    st.integers(0, 7),
+)
+
+
+@given(steps=st.lists(CpuStep, max_size=40))
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_scopes_in_any_order_add_up_to_the_byte(scopes, table, steps):
+    kept, truth, opened = {}, Ledger(), []
+    outer = scopes.open()
+    base = table.bytes_on("cpu")
+    for number, (what, size, pick) in enumerate(steps):
+        name = sorted(kept)[pick % len(kept)] if kept else None
+        if what == "make":
+            kept[number] = make(size)
+            truth.make(number, size)
+        elif what == "drop" and kept:
+            del kept[name]
+            truth.drop(name)
+        elif what == "resize" and kept:
+            kept[name].untyped_storage().resize_(size)
+            truth.resize(name, size)
+        elif what == "pass":
+            make(size)
+            truth.make(number, size)
+            truth.drop(number)
+        elif what == "open":
+            opened.append(scopes.open())
+            truth.open()
+        elif what == "close" and opened:
+            result = opened.pop(pick % len(opened)).close()
+            expected = truth.scopes.pop(pick % len(truth.scopes))
+            cpu, totals = result.deltas["cpu"], expected["totals"]
+            assert (totals[0], totals[-1]) == (cpu.before - base, cpu.after - base)
+            assert max(totals) == cpu.peak - base
+            assert expected["freed"] == result.freed.get("cpu", 0)
+            assert expected["grown"] == result.resized.get("cpu", 0)
+    for scope in [*opened, outer]:
+        scope.close()
