@@ -32,6 +32,8 @@ class Join:
         self.notes: list[Note] = []
         self._table = table
         self._rows: dict[int, Row] = {}
+        self._pieces: dict[int, torch.Tensor] = {}
+        """Parts that were read: a nested tensor's have a Python object ever after."""
 
     def take_trail(self, trail: Trail, names: list[str]) -> None:
         """Takes up the named tensors; a storage has all names of all tensors that share it."""
@@ -50,8 +52,12 @@ class Join:
     def take_scan(self, scan: HeapScan, trail: Trail) -> None:
         """Takes up the tensors without a name, and what graphs keep."""
         named = trail.ids()
-        for tensor in scan.tensors:
-            if id(tensor) not in named:
+        unnamed = [tensor for tensor in scan.tensors if id(tensor) not in named]
+        for tensor in unnamed:
+            if is_nested(tensor):
+                self._show(tensor, False)
+        for tensor in unnamed:
+            if not is_nested(tensor) and id(tensor) not in self._pieces:
                 self._show(tensor, False)
                 self._take_gradient(tensor)
         for saved in scan.saved:
@@ -115,6 +121,8 @@ class Join:
             if row is not None:
                 row.take(tensor, named, category)
                 shown.append((row, word))
+            if word and tensor is not None:
+                self._pieces[id(tensor)] = tensor
         return tuple(shown)
 
     def _row_of(self, storage: torch.UntypedStorage) -> Row | None:
