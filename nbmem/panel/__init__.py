@@ -1,0 +1,5 @@
+"""Widgets over a session: `Panel(session)` shows its history and what is alive, and acts on it."""
+
+from nbmem.panel.panel import Panel
+
+__all__ = ["Panel"]

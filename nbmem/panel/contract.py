@@ -1,0 +1,59 @@
+"""What the panel asks of a session; tests give it a fake one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from nbmem.records import CellRecord, DeviceReading, Inventory, ReclaimReport
+    from nbmem.units import Units
+
+
+class HistoryLike(Protocol):
+    """The part of a history that the panel reads."""
+
+    def records(self) -> tuple[CellRecord, ...]:
+        """Returns the records, oldest first."""
+
+
+class SettingsLike(Protocol):
+    """The part of the settings that the panel reads."""
+
+    @property
+    def units(self) -> Units:
+        """`IEC` or `SI`."""
+
+
+class SessionLike(Protocol):
+    """The part of a session that the panel uses."""
+
+    @property
+    def history(self) -> HistoryLike:
+        """The records so far."""
+
+    @property
+    def settings(self) -> SettingsLike:
+        """The user's settings."""
+
+    def take_inventory(self) -> Inventory:
+        """Returns what is alive now."""
+
+    def read_devices(self) -> Sequence[DeviceReading]:
+        """Returns the counters of each device and of the host."""
+
+    def plan_drop(self, keys: Sequence[int]) -> ReclaimReport:
+        """Returns what `drop_storages` would do; nothing is dropped."""
+
+    def drop_storages(self, keys: Sequence[int]) -> ReclaimReport:
+        """Drops the user's names of these storages and returns the proof."""
+
+    def collect(self) -> ReclaimReport:
+        """Runs `gc.collect()` and returns the proof."""
+
+    def empty_cache(self) -> ReclaimReport:
+        """Gives cached blocks back to the device and returns the proof."""
+
+    def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Calls `callback` after each record and act; returns the call that ends it."""

@@ -1,0 +1,232 @@
+"""The panel: head, history, live tensors, acts, over one session."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ipywidgets import HTML, Box, Dropdown, Layout, VBox, Widget
+
+from nbmem.panel import words
+from nbmem.panel.acts import HIDDEN, SHOWN, Acts, button
+from nbmem.panel.header import header_html
+from nbmem.panel.plain import PlainBody
+from nbmem.panel.redraw import Throttle
+from nbmem.panel.snapshot import Snapshot, take_snapshot
+from nbmem.panel.static import clock_text, copy_html, copy_text
+from nbmem.units import format_bytes
+
+if TYPE_CHECKING:
+    from nbmem.panel.contract import SessionLike
+    from nbmem.panel.rich import RichBody
+    from nbmem.records import Inventory
+
+VIEW = "application/vnd.jupyter.widget-view+json"
+
+
+class Panel:
+    """A panel over `session`; `widget` is its tree of widgets.
+
+    It keeps figures and names, never a tensor, a frame or an error. It redraws by itself after
+    each record and act of the session, until `close`.
+
+    Args:
+        session: whose history is shown and who acts.
+        plain: use core ipywidgets only; so it is too where anywidget is not installed.
+    """
+
+    def __init__(self, session: SessionLike, *, plain: bool = False) -> None:
+        self._session = session
+        self._snapshot: Snapshot | None = None
+        self._inventory: Inventory | None = None
+        self._device: str | None = None
+        self._handles: list[Any] = []
+        self._drawing = False
+        self.closed = False
+        self._redraw = Throttle(self._draw)
+        self._rescan = Throttle(self._take_inventory)
+        self._build(plain)
+        self._end_subscription = session.subscribe(self._changed)
+        self.refresh()
+
+    def _build(self, plain: bool) -> None:
+        self._acts = Acts(self._session, self.refresh)
+        self._body = self._make_body(plain)
+        self._head = HTML(layout=Layout(flex="1 1 auto", min_width="0"))
+        self._again = button("⟳", "Read everything again", self._press_again)
+        self._choice = Dropdown(layout=Layout(width="auto", display=HIDDEN), tooltip="Device")
+        self._choice.observe(self._device_chosen, "value")
+        self._history_title = HTML()
+        self._alive_title = HTML()
+        rescue = "Chart or tables missing? Show the plain panel"
+        tip = "Uses only the widgets that every notebook page knows."
+        self._rescue = button(rescue, tip, self._show_plain)
+        self._rescue.layout.display = HIDDEN if isinstance(self._body, PlainBody) else SHOWN
+        top = Box([self._head, self._again], layout=Layout(display="flex"))
+        self._history = VBox([self._body.history])
+        self._alive = VBox([self._body.alive])
+        parts = [self._history_title, self._choice, self._history, self._alive_title, self._alive]
+        self.widget = VBox([top, *parts, self._acts.widget, self._rescue])
+        self.widget.add_class("nbmem-panel")
+
+    def _make_body(self, plain: bool) -> RichBody | PlainBody:
+        if not plain:
+            try:
+                from nbmem.panel.rich import RichBody
+
+                return RichBody(on_choice=self._chosen, on_hello=self._view_made)
+            except ImportError as error:
+                sentence = f"{error.name or error} is missing, so this is the plain panel."
+                self._acts.say(f"{sentence} `%pip install anywidget bokeh` brings the chart.")
+        return PlainBody(on_choice=self._chosen)
+
+    # Drawing.
+
+    def refresh(self) -> None:
+        """Reads everything again and draws it, now."""
+        self._rescan.now()
+        self._redraw.now()
+
+    def _changed(self) -> None:
+        if getattr(self._session, "closed", False):
+            self.close(words.NOT_LOADED)
+            return
+        self._redraw.ask()
+        self._rescan.ask()
+
+    def _view_made(self) -> None:
+        self._rescue.layout.display = HIDDEN
+        self._changed()
+
+    def _take_inventory(self) -> None:
+        with self._acts.telling("Listing what is alive"):
+            self._inventory = self._session.take_inventory()
+        self._redraw.ask()
+
+    def _draw(self) -> None:
+        if self._drawing:
+            return
+        self._drawing = True
+        try:
+            with self._acts.telling("Drawing the panel"):
+                self._show(take_snapshot(self._session, self._inventory, self._device))
+        finally:
+            self._drawing = False
+
+    def _show(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._head.value = header_html(snapshot.readings, snapshot.inventory, snapshot.units)
+        self._history_title.value = words.heading_html("History", _history_aside(snapshot))
+        self._alive_title.value = words.heading_html(*_alive_words(snapshot))
+        self._offer_devices(snapshot)
+        self._body.show(snapshot)
+        self._acts.update(snapshot, self._body.chosen)
+
+    def _offer_devices(self, snapshot: Snapshot) -> None:
+        devices = snapshot.devices
+        if list(self._choice.options) != devices:
+            self._choice.options = devices
+        self._choice.value = snapshot.device
+        self._choice.layout.display = SHOWN if len(devices) > 1 else HIDDEN
+
+    # What the user does.
+
+    def _chosen(self) -> None:
+        if self._snapshot is not None:
+            with self._acts.telling("Choosing"):
+                self._acts.update(self._snapshot, self._body.chosen)
+
+    def _device_chosen(self, change: Any) -> None:
+        if not self._drawing:
+            self._device = change["new"]
+            self._draw()
+
+    def _press_again(self) -> None:
+        self._acts.say("")
+        self.refresh()
+
+    def _show_plain(self) -> None:
+        if isinstance(self._body, PlainBody):
+            return
+        old, self._body = self._body, PlainBody(on_choice=self._chosen)
+        self._history.children = (self._body.history,)
+        self._alive.children = (self._body.alive,)
+        self._rescue.layout.display = HIDDEN
+        close_tree(old.history, old.alive)
+        self.refresh()
+
+    # Showing and closing.
+
+    def show(self) -> None:
+        """Displays the panel; after `close` its place says so in a sentence."""
+        from IPython.core.getipython import get_ipython
+        from IPython.display import display
+
+        if get_ipython() is None:
+            print(copy_text(self._snapshot))  # noqa: T201
+            return
+        self._handles.append(display(self._bundle(), raw=True, display_id=True))
+
+    def _ipython_display_(self) -> None:
+        self.show()
+
+    def _repr_mimebundle_(self, **_kwargs: Any) -> dict[str, Any]:
+        return self._bundle()
+
+    def _bundle(self, sentence: str = "") -> dict[str, Any]:
+        if self.closed and not sentence:
+            sentence = words.CLOSED
+        bundle: dict[str, Any] = {
+            "text/plain": copy_text(self._snapshot, sentence),
+            "text/html": copy_html(self._snapshot, sentence),
+        }
+        if not self.closed:
+            model = {"version_major": 2, "version_minor": 0, "model_id": self.widget.model_id}
+            bundle[VIEW] = model
+        return bundle
+
+    def close(self, sentence: str = words.CLOSED) -> None:
+        """Ends it: no redraw, no subscription, no open comm; its place shows `sentence`."""
+        if self.closed:
+            return
+        self.closed = True
+        self._end_subscription()
+        self._redraw.close()
+        self._rescan.close()
+        for handle in self._handles:
+            handle.update(self._bundle(sentence), raw=True)
+        self._handles.clear()
+        close_tree(self.widget)
+        self._inventory = None
+
+
+def close_tree(*roots: Widget) -> None:
+    """Closes widgets with all they hold: children, layouts and styles have comms of their own."""
+    waiting: list[Any] = list(roots)
+    while waiting:
+        held = waiting.pop()
+        if isinstance(held, list | tuple):
+            waiting.extend(held)
+        elif isinstance(held, Widget) and held.comm is not None:
+            waiting.extend(getattr(held, name) for name in held.keys)
+            held.unobserve_all()
+            held.close()
+
+
+def _history_aside(snapshot: Snapshot) -> str:
+    count = len(snapshot.records)
+    if not count:
+        return ""
+    return f"{count:,} {'cell' if count == 1 else 'cells'} on {snapshot.device}"
+
+
+def _alive_words(snapshot: Snapshot) -> tuple[str, str]:
+    if snapshot.inventory is None:
+        return "Live tensors", ""
+    storages = snapshot.inventory.storages
+    size = format_bytes(sum(storage.bytes for storage in storages), snapshot.units)
+    partial = "; ".join(note.sentence for note in snapshot.inventory.notes[:2])
+    aside = f"as of {clock_text(snapshot.inventory.taken_at)}"
+    return (
+        f"Live tensors · {len(storages):,} · {size}",
+        f"{partial} · {aside}" if partial else aside,
+    )

@@ -1,0 +1,64 @@
+"""What stays in the notebook beside the live widgets: text and HTML that need no kernel."""
+
+from __future__ import annotations
+
+import time
+from html import escape
+from typing import TYPE_CHECKING
+
+from nbmem.panel.columns import cell_sentence, cell_table, figures, shorten, storage_name
+from nbmem.panel.plain import cells_html
+from nbmem.panel.words import FONT
+
+if TYPE_CHECKING:
+    from nbmem.panel.snapshot import Snapshot
+
+_CELLS = 10
+_STORAGES = 10
+_LIVE = "Live figures need a running kernel: run %load_ext nbmem and %gpumem panel."
+
+
+def copy_text(snapshot: Snapshot | None, sentence: str = "") -> str:
+    """Returns the panel as lines of text; `sentence` says why it is no longer live."""
+    lines = [f"nbmem panel{_as_of(snapshot)}", sentence or _LIVE]
+    if snapshot is None:
+        return "\n".join(lines)
+    shown = snapshot.records[-_CELLS:]
+    lines += [cell_sentence(record, snapshot.device, snapshot.units) for record in shown]
+    return "\n".join(lines + _storage_lines(snapshot))
+
+
+def _as_of(snapshot: Snapshot | None) -> str:
+    if snapshot is None or snapshot.inventory is None:
+        return ""
+    return f", as it was at {clock_text(snapshot.inventory.taken_at)}"
+
+
+def clock_text(seconds: float) -> str:
+    """Returns the time of day: `14:02:11`."""
+    return time.strftime("%H:%M:%S", time.localtime(seconds))
+
+
+def _storage_lines(snapshot: Snapshot) -> list[str]:
+    storages = snapshot.storages()[:_STORAGES]
+    if not storages:
+        return []
+    sizes = figures([storage.bytes for storage in storages], snapshot.units)
+    rows = [
+        f"{size:>10} {sizes.unit}  {shorten(storage_name(storage), 60)}"
+        for size, storage in zip(sizes.texts, storages, strict=True)
+    ]
+    rest = len(snapshot.storages()) - len(storages)
+    return ["Largest live tensors", *rows, *([f"and {rest:,} more"] if rest else [])]
+
+
+def copy_html(snapshot: Snapshot | None, sentence: str = "") -> str:
+    """Returns the same as HTML with inline styles only, every text escaped."""
+    head = f"<b>nbmem panel</b>{escape(_as_of(snapshot))}. {escape(sentence or _LIVE)}"
+    parts = [f"<div>{head}</div>"]
+    if snapshot is not None and snapshot.records:
+        shown = snapshot.records[-_CELLS:]
+        parts.append(cells_html(cell_table(shown, snapshot.device, snapshot.units)))
+    if snapshot is not None:
+        parts += [f"<div>{escape(line)}</div>" for line in _storage_lines(snapshot)]
+    return f'<div style="{FONT}line-height:20px;max-width:720px">{"".join(parts)}</div>'

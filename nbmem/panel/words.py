@@ -1,0 +1,135 @@
+"""The panel's sentences: what an act did, what it would do, what went wrong."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING
+
+from nbmem.panel.columns import figures, shorten
+from nbmem.units import format_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from nbmem.records import ReclaimReport, StorageRecord
+    from nbmem.units import Units
+
+NOT_LOADED = "nbmem was unloaded here. `%load_ext nbmem` and `%gpumem panel` bring the panel back."
+CLOSED = "This panel was closed. `%gpumem panel` shows a new one."
+NO_CACHE = "Only the allocator of an accelerator keeps a cache, and there is none here."
+_MOST_SENTENCES = 12
+
+
+def freed_sentence(report: ReclaimReport, units: Units) -> str:
+    """Returns `Freed 64.0 MiB (256 → 192 MiB allocated on cuda:0).`, or why nothing came back."""
+    before, after, freed = report.bytes_before, report.bytes_after, report.freed
+    if freed is None or before is None or after is None:
+        return "How many bytes came back is not known."
+    span = figures([before, after], units)
+    between = f"{span.texts[0]} → {span.texts[1]} {span.unit}, {report.counts}"
+    if freed > 0:
+        return f"Freed {format_bytes(freed, units)} ({between})."
+    if freed == 0:
+        return f"{report.act} freed nothing ({format_bytes(after, units)}, {report.counts})."
+    return f"{format_bytes(-freed, units)} more than before {report.act} ({between})."
+
+
+def answer(report: ReclaimReport, units: Units) -> str:
+    """Returns what the panel says after an act, one line."""
+    notes = (note.sentence for note in report.notes)
+    parts = [freed_sentence(report, units), *report.refused, *report.still_held, *notes]
+    return " ".join(_few(map(_sentence, parts)))
+
+
+def _sentence(text: str) -> str:
+    text = shorten(text, 400)
+    return text if text.endswith((".", "!", "?", "…")) else f"{text}."
+
+
+def _few(sentences: Iterable[str]) -> list[str]:
+    listed = list(sentences)
+    if len(listed) <= _MOST_SENTENCES:
+        return listed
+    return [*listed[:_MOST_SENTENCES], f"And {len(listed) - _MOST_SENTENCES} more."]
+
+
+def is_simple(storages: Sequence[StorageRecord]) -> bool:
+    """Returns whether dropping needs no plan first: one storage, held by plain variables only.
+
+    A displayed value (`_`, `Out[4]`), an attribute or an item of a container is not plain.
+    """
+    if len(storages) != 1:
+        return False
+    names = storages[0].names
+    return bool(names) and all(_is_plain(name) for name in names)
+
+
+def _is_plain(name: str) -> bool:
+    return name.isidentifier() and not name.startswith("_")
+
+
+def del_label(storages: Sequence[StorageRecord], units: Units) -> str:
+    """Returns the text of the button: `del`, `del x (64.0 MiB)`, `del 2 (288 MiB)…`."""
+    if not storages:
+        return "del"
+    size = format_bytes(sum(storage.bytes for storage in storages), units)
+    if is_simple(storages):
+        return f"del {shorten(storages[0].names[0], 24)} ({size})"
+    return f"del {len(storages)} ({size})…"
+
+
+def del_tip(storages: Sequence[StorageRecord]) -> str:
+    """Returns what the button says when pointed at."""
+    if not storages:
+        return "Choose rows of the table of live tensors first."
+    if is_simple(storages):
+        return "Deletes the variable; the bytes that came back are shown."
+    return "Shows what would be dropped before anything is."
+
+
+def plan_html(plan: ReclaimReport) -> str:
+    """Returns the plan as an HTML list, escaped."""
+    lines = [_item("Drops", text) for text in _few(plan.planned)]
+    lines += [_item("Keeps", text) for text in _few(plan.refused)]
+    if not lines:
+        lines = [_item("", "Nothing of this can be dropped from here.")]
+    style = "margin:4px 0;padding-left:18px;line-height:18px;overflow-wrap:anywhere;"
+    return f'<ul style="{FONT}{style}">{"".join(lines)}</ul>'
+
+
+FONT = (
+    "font-family:var(--jp-ui-font-family,system-ui,sans-serif);"
+    "font-size:var(--jp-ui-font-size1,13px);color:var(--jp-ui-font-color1,inherit);"
+)
+
+
+def _item(verb: str, text: str) -> str:
+    head = f"<b>{verb}</b> " if verb else ""
+    return f"<li>{head}{escape(shorten(text, 400))}</li>"
+
+
+def line_html(text: str) -> str:
+    """Returns the answer line as HTML, escaped; screen readers say it when it changes."""
+    style = f"{FONT}min-height:36px;line-height:18px;overflow-wrap:anywhere;"
+    return f'<div role="status" aria-live="polite" style="{style}">{escape(text)}</div>'
+
+
+def heading_html(title: str, aside: str = "") -> str:
+    """Returns a heading of the panel, with a quiet word at its right end, escaped."""
+    rule = "border-top:1px solid var(--jp-border-color2,rgba(128,128,128,.4));padding-top:4px;"
+    row = "display:flex;justify-content:space-between;gap:8px;line-height:20px;"
+    quiet = "font-size:var(--jp-ui-font-size0,11px);color:var(--jp-ui-font-color2,GrayText);"
+    return (
+        f'<div style="{FONT}{rule}{row}">'
+        f'<span role="heading" aria-level="3" style="font-weight:600">{escape(title)}</span>'
+        f'<span style="{quiet}white-space:nowrap">{escape(aside)}</span></div>'
+    )
+
+
+def trouble_sentence(what: str, error: BaseException) -> str:
+    """Returns one line about an error inside the panel; nothing of the error is kept."""
+    try:
+        said = shorten(str(error), 300)
+    except Exception:
+        said = "(its message could not be read)"
+    return f"{what} did not work: {type(error).__name__}: {said}. Press ⟳ to read everything again."

@@ -1,0 +1,296 @@
+"""The history as a Bokeh figure: a bar a cell, a mark at its peak, a line at capacity.
+
+All heights are allocated bytes on one device. The grey foot of a bar is memory older than the
+cell; the coloured parts are what the cell made and left alive, by category.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from bokeh.models import (
+    BasicTicker,
+    ColumnDataSource,
+    HoverTool,
+    Label,
+    PanTool,
+    Range1d,
+    Span,
+    TapTool,
+)
+from bokeh.plotting import figure
+
+from nbmem.records import CATEGORIES
+from nbmem.render.palette import NEUTRAL, colour_of
+from nbmem.units import format_bytes, format_change, format_seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nbmem.records import CellRecord, DeviceDelta
+    from nbmem.units import Units
+
+MOST_CELLS = 1_000
+"""Bars that are drawn; of a longer history the newest."""
+
+CAPACITY_FROM = 0.25
+"""The line at capacity is drawn once a peak has come to this part of it; lower bars would vanish
+at the foot of a chart as high as the device."""
+
+OLDER = "older"
+BAR_WIDTH = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class ChartData:
+    """What the chart draws, ready for JSON."""
+
+    columns: dict[str, list[Any]]
+    """Of the figure's source; heights are in `unit`."""
+    labels: list[str]
+    """Under the bars, from left to right: `[7]`."""
+    unit: str
+    top: float
+    """Upper end of the y axis, in `unit`."""
+    capacity: float | None
+    """In `unit`; None where it is unknown or far above every peak."""
+    capacity_text: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the fields as a dict that `json.dumps` takes."""
+        return asdict(self)
+
+
+def chartable(records: Sequence[CellRecord], device: str) -> list[CellRecord]:
+    """Returns the records that get a bar: whole cells with a known end on `device`, in order.
+
+    A block measured inside a cell is part of that cell's bar.
+    """
+    known = [
+        record
+        for record in records
+        if record.parent is None
+        and device in record.devices
+        and record.devices[device].after is not None
+    ]
+    return known[-MOST_CELLS:]
+
+
+def cell_label(record: CellRecord) -> str:
+    """Returns `[7]`, or the record's own number where no cell ran it: `#12`."""
+    if record.execution_count is None:
+        return f"#{record.serial}"
+    return f"[{record.execution_count}]"
+
+
+def cell_title(record: CellRecord) -> str:
+    """Returns the label the user gave, else the first line of the cell."""
+    return record.label or record.first_line
+
+
+def chart_data(records: Sequence[CellRecord], device: str, units: Units = "IEC") -> ChartData:
+    """Returns the columns of the chart of `device`, heights scaled to one unit."""
+    cells = chartable(records, device)
+    highest = max((_highest(record.devices[device]) for record in cells), default=0)
+    scale, unit = chart_unit(highest, units)
+    capacity = _capacity_in_sight(cells, device, highest)
+    return ChartData(
+        columns=_columns(cells, device, scale, units),
+        labels=[cell_label(record) for record in cells],
+        unit=unit,
+        top=round(max(highest, capacity or 0) * 1.08 / scale, 4) or 1.0,
+        capacity=None if capacity is None else capacity / scale,
+        capacity_text=_capacity_text(device, capacity, units),
+    )
+
+
+def chart_unit(size: int, units: Units) -> tuple[int, str]:
+    """Returns the bytes of the unit in which `size` is written, and its name."""
+    name = format_bytes(size, units).split()[-1]
+    base = 1024 if units == "IEC" else 1000
+    power = "BkMGTP".index(name[0].replace("K", "k"))
+    return int(base**power), name
+
+
+def _highest(delta: DeviceDelta) -> int:
+    return max(delta.after or 0, delta.peak or 0)
+
+
+def _capacity_in_sight(cells: list[CellRecord], device: str, highest: int) -> int | None:
+    capacity = cells[-1].devices[device].capacity if cells else None
+    if not capacity or highest < CAPACITY_FROM * capacity:
+        return None
+    return capacity
+
+
+def _capacity_text(device: str, capacity: int | None, units: Units) -> str:
+    if capacity is None:
+        return ""
+    what = "installed memory" if device in ("cpu", "host") else "capacity"
+    return f"{what} {format_bytes(capacity, units)}"
+
+
+def _columns(
+    cells: list[CellRecord], device: str, scale: int, units: Units
+) -> dict[str, list[Any]]:
+    deltas = [record.devices[device] for record in cells]
+    columns: dict[str, list[Any]] = {
+        "x": list(range(len(cells))),
+        "serial": [record.serial for record in cells],
+        "cell": [cell_label(record) for record in cells],
+        "title": [_short(cell_title(record)) for record in cells],
+        "time": [_time_text(record) for record in cells],
+        "height": [round(_highest(delta) / scale, 6) for delta in deltas],
+        "peak": [None if delta.peak is None else round(delta.peak / scale, 6) for delta in deltas],
+        "peak_text": [format_bytes(delta.peak, units) for delta in deltas],
+        "after_text": [format_bytes(delta.after, units) for delta in deltas],
+        "delta_text": [format_change(delta.delta, units) for delta in deltas],
+    }
+    columns.update(_stacks(cells, device, scale))
+    return columns
+
+
+def _stacks(cells: list[CellRecord], device: str, scale: int) -> dict[str, list[float]]:
+    stacks: dict[str, list[float]] = {part: [] for part in (OLDER, *CATEGORIES)}
+    for record in cells:
+        made = dict.fromkeys(CATEGORIES, 0)
+        for storage in record.created:
+            if storage.device == device:
+                made[storage.category] = made.get(storage.category, 0) + storage.bytes
+        after = record.devices[device].after or 0
+        stacks[OLDER].append(round(max(0, after - sum(made.values())) / scale, 6))
+        for category in CATEGORIES:
+            stacks[category].append(round(made[category] / scale, 6))
+    return stacks
+
+
+def _time_text(record: CellRecord) -> str:
+    took = format_seconds(record.seconds)
+    return took if record.status == "ok" else f"{took}, {record.error or record.status}"
+
+
+def _short(text: str, most: int = 60) -> str:
+    return text if len(text) <= most else f"{text[: most - 21]}…{text[-20:]}"
+
+
+def history_figure(data: ChartData, *, height: int = 170) -> figure:
+    """Returns the figure of `data`; every part that changes later has a name of its own."""
+    plot = figure(
+        height=height,
+        sizing_mode="stretch_width",
+        min_width=180,
+        toolbar_location=None,
+        tools="",
+        x_range=Range1d(-0.6, max(len(data.labels), 1) - 0.4, name="nbmem-x"),
+        y_range=Range1d(0, data.top, name="nbmem-y"),
+        name="nbmem-history",
+        output_backend="canvas",
+    )
+    source = ColumnDataSource(data.columns, name="nbmem-cells")
+    _add_bars(plot, source)
+    _add_capacity(plot, data)
+    _add_tools(plot, source)
+    _set_axes(plot, data)
+    return plot
+
+
+def _add_bars(plot: figure, source: ColumnDataSource) -> None:
+    parts = [OLDER, *CATEGORIES]
+    plot.vbar_stack(
+        parts,
+        x="x",
+        width=BAR_WIDTH,
+        color=[NEUTRAL, *(colour_of(category) for category in CATEGORIES)],
+        fill_alpha=[0.35, *([1.0] * len(CATEGORIES))],
+        nonselection_fill_alpha=[0.35, *([1.0] * len(CATEGORIES))],
+        line_color=None,
+        source=source,
+    )
+    plot.scatter(
+        "x",
+        "peak",
+        marker="triangle",
+        size=7,
+        line_color=None,
+        fill_color=NEUTRAL,
+        nonselection_fill_alpha=1.0,
+        source=source,
+        name="nbmem-peaks",
+    )
+
+
+def _add_capacity(plot: figure, data: ChartData) -> None:
+    shown = data.capacity is not None
+    plot.add_layout(
+        Span(
+            location=data.capacity or 0,
+            dimension="width",
+            line_dash="dashed",
+            line_color="#D55E00",
+            visible=shown,
+            name="nbmem-capacity",
+        )
+    )
+    plot.add_layout(
+        Label(
+            x=4,
+            x_units="screen",
+            y=data.capacity or 0,
+            y_offset=-2,
+            text=data.capacity_text,
+            text_baseline="top",
+            text_font_size="11px",
+            visible=shown,
+            name="nbmem-capacity-text",
+        )
+    )
+
+
+def _add_tools(plot: figure, source: ColumnDataSource) -> None:
+    # One unseen bar a cell takes pointer and tap, so that a thin slice is no smaller a target.
+    whole = plot.vbar(
+        x="x",
+        width=1.0,
+        top="height",
+        fill_color=NEUTRAL,
+        fill_alpha=0.0,
+        line_color=None,
+        selection_fill_alpha=0.25,
+        nonselection_fill_alpha=0.0,
+        hover_fill_alpha=0.12,
+        source=source,
+        name="nbmem-targets",
+    )
+    tips = [
+        ("cell", "@cell @title"),
+        ("peak", "@peak_text"),
+        ("end", "@after_text (@delta_text)"),
+        ("took", "@time"),
+    ]
+    plot.add_tools(
+        HoverTool(renderers=[whole], tooltips=tips, mode="vline", attachment="vertical"),
+        TapTool(renderers=[whole]),
+        PanTool(dimensions="width"),
+    )
+
+
+def _set_axes(plot: figure, data: ChartData) -> None:
+    plot.xaxis.ticker = BasicTicker(
+        min_interval=1, mantissas=[1, 2, 5], num_minor_ticks=0, name="nbmem-ticker"
+    )
+    plot.xaxis.major_label_overrides = dict(enumerate(data.labels))
+    plot.xaxis.name, plot.yaxis.name = "nbmem-cells-axis", "nbmem-bytes-axis"
+    plot.yaxis.axis_label = data.unit
+    plot.yaxis.axis_label_standoff = 2
+    plot.yaxis.ticker = BasicTicker(desired_num_ticks=4, num_minor_ticks=0)
+    plot.xgrid.grid_line_color = None
+    plot.ygrid.grid_line_color = NEUTRAL
+    plot.ygrid.grid_line_alpha = 0.25
+    plot.axis.axis_line_color = NEUTRAL
+    plot.axis.major_tick_line_color = None
+    plot.axis.axis_label_text_font_style = "normal"
+    plot.outline_line_color = None
+    plot.background_fill_color = None
+    plot.border_fill_color = None
+    plot.min_border = 4
