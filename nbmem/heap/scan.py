@@ -152,6 +152,8 @@ class _Scanner:
     def _enter(self, tensor: torch.Tensor) -> bool:
         """Returns whether the tensor has memory of its own; its storages are then in the table."""
         storages = read_storages(tensor)
+        if len(storages) != 1:
+            self._table.parts_seen = True
         if not storages and layout_of(tensor) is _OPAQUE:
             self._opaque += 1
         entries = [self._table.note(storage) for storage in storages]

@@ -90,6 +90,8 @@ class StorageTable:
         self._total_of: dict[torch.device, DeviceTotal | None] = {}
         self._windows: tuple[TableWindow, ...] = ()
         self._older_than = 0
+        self.parts_seen = False
+        """A sparse tensor was seen: from then on, one changed in place may have new storages."""
         self.looked_up: dict[int, weakref.ref[torch.Tensor]] = {}
         """Tensors whose Python object exists only since the heap scan read them from a graph."""
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from nbmem.heap.storages import bare_torch, layout_of, read_storages, untyped_storage
-from nbmem.tracking.plans import COMPOSITE, IN_PLACE, NOTHING, ONE, plan_of
+from nbmem.heap.storages import bare_torch, read_storages, untyped_storage
+from nbmem.tracking.plans import COMPOSITE, IN_PLACE, MANY, ONE, plan_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 _Tensor = torch.Tensor
 _PLAIN = (torch.Tensor,)
-_strided = torch.strided
 _function_mode_is_on = torch._C._is_torch_function_mode_enabled
 _push = torch._C._push_on_torch_dispatch_stack
 _pop = torch._C._pop_torch_dispatch_stack
@@ -40,7 +39,8 @@ class Follower(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self, table: StorageTable) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._note: NoteStorage = table.note
-        self._plans: dict[Any, int] = {}
+        self._table = table
+        self._plans: dict[int, tuple[int, Any, Any]] = {}
         self._waiting: Any = None
         self._depth = 0
 
@@ -60,27 +60,36 @@ class Follower(TorchDispatchMode):  # type: ignore[no-untyped-call]
     ) -> Any:
         """Returns what `func` returns, its storages entered."""
         try:
-            plan = self._plans[func]
+            plan, call, _ = self._plans[id(func)]
         except KeyError:
-            plan = self._plans[func] = plan_of(func)
+            plan, call, _ = self._learn(func)
         if plan == COMPOSITE or (types and types != _PLAIN):
             return self._call_apart(func, types, args, kwargs or {}, plan)
-        result = func(*args, **kwargs) if kwargs else func(*args)
-        if plan == NOTHING:
-            return result
-        if plan == ONE and type(result) is _Tensor and not _function_mode_is_on():
-            try:
-                self._note(untyped_storage(result))
-            except RuntimeError:  # sparse
+        result = call(*args, **kwargs) if kwargs else call(*args)
+        if plan == ONE:
+            if type(result) is _Tensor and not _function_mode_is_on():
+                try:
+                    self._note(untyped_storage(result))
+                except RuntimeError:  # sparse
+                    self.note_all(result)
+            else:
                 self.note_all(result)
-        elif plan != IN_PLACE or _is_unusual(result):
+        elif plan == MANY or (plan == IN_PLACE and self._table.parts_seen):
             self.note_all(result)
         return result
+
+    def _learn(self, func: Any) -> tuple[int, Any, Any]:
+        # An overload's own call only hands on to `_op`. The operation is kept, so that its id is
+        # never another's.
+        call = func._op if type(func) is torch._ops.OpOverload else func
+        learned = self._plans[id(func)] = (plan_of(func), call, func)
+        return learned
 
     def note_all(self, value: Any) -> None:
         """Enters the storages of every tensor in `value`."""
         with bare_torch():
-            _note_tensors(value, self._note)
+            if _note_tensors(value, self._note):
+                self._table.parts_seen = True
 
     def switch_off(self) -> None:
         """Makes the mode enter nothing any more, wherever it still stands."""
@@ -163,25 +172,21 @@ def _pop_users_modes() -> list[Any]:
     return popped
 
 
-def _is_unusual(value: Any) -> bool:
-    """Returns whether a changed tensor may have new storages: a sparse one replaces its parts."""
-    if type(value) is not _Tensor or _function_mode_is_on():
-        return True
-    return layout_of(value) is not _strided
-
-
-def _note_tensors(value: Any, note: NoteStorage) -> None:
-    if isinstance(value, tuple | list):
-        for item in value:
-            _note_tensors(item, note)
-    elif isinstance(value, dict):
-        for item in dict.values(value):
-            _note_tensors(item, note)
-    elif issubclass(type(value), _Tensor):
-        for storage in read_storages(value):
+def _note_tensors(value: Any, note: NoteStorage) -> bool:
+    """Returns whether a tensor was among them that is made of parts."""
+    kind = type(value)
+    if issubclass(kind, _Tensor):
+        storages = read_storages(value)
+        for storage in storages:
             note(storage)
-    elif issubclass(type(value), torch.UntypedStorage):
+        return len(storages) != 1
+    if issubclass(kind, torch.UntypedStorage):
         note(value)
+    elif issubclass(kind, tuple | list):
+        return any([_note_tensors(item, note) for item in value])  # noqa: C419 - every one
+    elif kind is dict:
+        return any([_note_tensors(item, note) for item in value.values()])  # noqa: C419
+    return False
 
 
 def _ignore(storage: torch.UntypedStorage) -> StorageRef | None:

@@ -11,7 +11,7 @@ NOTHING = 0
 ONE = 1
 """Returns one tensor, which may be new."""
 IN_PLACE = 2
-"""Returns the tensor it changed: its storage stays, unless it is sparse."""
+"""Returns the tensor it changed: a sparse one gets new storages by that."""
 MANY = 3
 """Returns several tensors, or may resize those it was given to write into."""
 COMPOSITE = 4
