@@ -138,6 +138,7 @@ class SimulatedCuda:
         patch(torch._C, "_accelerator_getDeviceIndex", lambda: 0)
         patch(torch.version, "cuda", "12.8")
         patch(torch.cuda, "_initialized", False)
+        patch(torch.cuda, "is_available", lambda: True)
         patch(torch.cuda, "device_count", lambda: count)
         patch(torch.cuda, "_device_count_nvml", lambda: count)
         patch(torch.cuda, "get_device_properties", self._read_properties)
