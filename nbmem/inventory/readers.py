@@ -83,6 +83,7 @@ _CONTAINERS: tuple[tuple[type, Kind, Any], ...] = (
     (set, Kind.SET, set.__iter__),
     (frozenset, Kind.SET, frozenset.__iter__),
 )
+_TENSOR_BASES = frozenset(map(id, _mro_of(torch.Tensor)))
 
 
 def read_type(cls: type) -> Reader:
@@ -120,7 +121,7 @@ def _real_dict(cls: type) -> Any:
 def _real_slots(cls: type) -> tuple[tuple[str, Any], ...]:
     slots: list[tuple[str, Any]] = []
     for base in _mro_of(cls):
-        if _flags_of(base) & HEAP_TYPE and not issubclass(torch.Tensor, base):
+        if _flags_of(base) & HEAP_TYPE and id(base) not in _TENSOR_BASES:
             members = list(_namespace_of(base).items())
             slots += [(name, value) for name, value in members if _is_slot(name, value)]
     return tuple(slots)
