@@ -14,6 +14,7 @@ from nbmem.devices.capacity import installed_memory
 from nbmem.devices.host import HostCounter
 
 MIB = 2**20
+SLACK = 16 * MIB  # Linux keeps counts of pages per processor, and adds them up lazily
 
 
 class Counter:
@@ -62,7 +63,7 @@ def test_without_an_accelerator_the_cpu_and_the_host_are_measured():
 def test_the_host_reads_the_resident_memory_of_this_process():
     host = Devices(Counter()).read("host")[0]
     truth = psutil.Process().memory_info().rss
-    assert abs(truth - host.allocated) < 2 * MIB
+    assert abs(truth - host.allocated) < SLACK
     assert host.allocated <= host.peak_allocated
     assert psutil.virtual_memory().total >= host.capacity
 
@@ -255,7 +256,7 @@ def test_on_another_system_the_resident_memory_is_told_without_a_peak(monkeypatc
     monkeypatch.setattr("nbmem.devices.host._LINUX", False)
     host = Devices(Counter()).read("host")[0]
     assert host.peak_allocated is None
-    assert abs(psutil.Process().memory_info().rss - host.allocated) < 2 * MIB
+    assert abs(psutil.Process().memory_info().rss - host.allocated) < SLACK
     assert ["The peak of resident memory within a cell is known on Linux only."] == note_on(
         host, "peak_allocated"
     )

@@ -269,7 +269,7 @@ def test_the_users_ru_maxrss_survives_our_reset_of_the_peak(monkeypatch):
     window = devices.peaks.open(devices.host.counter)
     after = resource.getrusage(resource.RUSAGE_SELF)
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
-    assert window.start.allocated + 60 * KIB * KIB < before.ru_maxrss * KIB
+    assert window.start.allocated + 48 * KIB * KIB < before.ru_maxrss * KIB
     assert before.ru_maxrss == after.ru_maxrss
     assert (type(before), len(before)) == (type(after), len(after))
     assert before.ru_utime <= after.ru_utime
@@ -287,7 +287,7 @@ def test_the_peak_of_resident_memory_sees_a_block_that_came_and_went():
     block = torch.ones(16 * KIB * KIB)
     del block
     rise = window.close() - window.start.allocated
-    assert 62 * KIB * KIB < rise < 66 * KIB * KIB  # the kernel counts pages lazily
+    assert 48 * KIB * KIB < rise < 80 * KIB * KIB  # Linux adds up each processor's pages lazily
 
 
 @given(st.none())

