@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import torch
@@ -60,8 +61,9 @@ class Devices:
         started = self._allocator is not None and self._allocator.started()
         under = started, os.environ.get("CUDA_VISIBLE_DEVICES")
         if under != self._counted_under:
-            self._accelerators = self._count_anew(self._type)
             self._counted_under = under
+            with suppress(Exception):  # a driver that can't count: those known so far stay
+                self._accelerators = self._count_anew(self._type)
         return self._accelerators
 
     def _count_anew(self, type_: str) -> list[DeviceReader]:

@@ -190,6 +190,15 @@ def test_one_mig_instance_counts_as_one_device_before_cuda_starts(monkeypatch):
     assert ["cuda:0"] == [reader.device for reader in Devices(Counter()).accelerators()]
 
 
+def test_a_driver_that_cannot_count_leaves_the_cpu_to_measure(monkeypatch):
+    def broken():
+        raise RuntimeError("NVML: unknown error")
+
+    SimulatedCuda(monkeypatch, started=False)
+    monkeypatch.setattr(torch.cuda, "_device_count_nvml", broken)
+    assert ["cpu", "host"] == [reader.device for reader in Devices(Counter()).choose()]
+
+
 def test_importing_the_readers_loads_neither_nvml_nor_cuda():
     program = (
         "import sys, torch; before = 'pynvml' in sys.modules; import nbmem.devices\n"
