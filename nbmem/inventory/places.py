@@ -25,8 +25,8 @@ class PlaceStep:
 
     kind: str
     """What it is taken in, in words: one of `paths.HOLDERS`."""
-    key: str | int | None
-    """The name, key or position as it is printed; None for a gradient."""
+    key: object
+    """The name, the dict's own key (a plain value) or the position; None for a gradient."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +41,8 @@ class Place:
     """From the root to the tensor; the first one is the root."""
     holder: str
     """What the last step is in: `variable`, `output`, `dict entry`, `list item`, `attribute`,
-    `module parameter`, `gradient`, …; `optimizer state` or `optimizer` wherever it leads through
-    one."""
+    `module parameter`, `gradient`, …; `optimizer state` or `optimizer` wherever the way leads
+    through one. `dict value` is an entry whose key is no plain value: `key` is its position."""
     roots: tuple[str, ...]
     """All roots that lead to this place: dropping one of several frees nothing."""
 
@@ -112,13 +112,10 @@ class _PlaceWriter:
         parent = step.node if isinstance(step, Link) else step.parent
         return None if parent == NAMELESS else self._trail.nodes[parent]
 
-    def _key_of(self, step: Link | Node) -> str | int | None:
+    def _key_of(self, step: Link | Node) -> object:
         if step.step is Step.GRADIENT:
             return None
-        if step.step is Step.STATE:
-            parameter: int = step.key
-            return self.names[parameter]
-        return step.key if isinstance(step.key, str | int) else repr(step.key)
+        return self.names[step.key] if step.step is Step.STATE else step.key
 
     def _roots_of(self, link: Link) -> tuple[str, ...]:
         """Returns every root that leads to the container of this link, the link's own first."""
@@ -131,14 +128,14 @@ class _PlaceWriter:
         return self._roots[link.node]
 
     def _search_roots(self, node: int) -> tuple[str, ...]:
-        roots: dict[str, None] = {}
+        roots: dict[str, bool] = {}
         queue, seen = deque((node,)), {node}
         while queue:
             node = queue.popleft()
             for way in (self._trail.nodes[node], *self._ways.get(node, ())):
                 if way.parent == NAMELESS:
-                    roots[way.key] = None
+                    roots[way.key] = way.step is Step.OUTPUT
                 elif way.parent not in seen:
                     seen.add(way.parent)
                     queue.append(way.parent)
-        return tuple(roots)
+        return tuple(sorted(roots, key=roots.__getitem__))  # variables before outputs
