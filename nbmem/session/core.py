@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from nbmem import reclaim
 from nbmem.devices import Devices
 from nbmem.heap import StorageTable
 from nbmem.history import History
 from nbmem.inventory import take_inventory
 from nbmem.origins import Origins
+from nbmem.reclaim import Holdings, collect_garbage, drop_storages, empty_cache, plan_drop
 from nbmem.records import CellRecord, DeviceReading, Inventory, Note, ReclaimReport
 from nbmem.scopes import Scopes
 from nbmem.session import roots
@@ -131,22 +131,22 @@ class Session:
 
     def plan_drop(self, keys: Sequence[int]) -> ReclaimReport:
         """Returns what `drop_storages` would do; nothing is dropped."""
-        return reclaim.plan_drop(self._holdings(), keys)
+        return plan_drop(self._holdings(), keys)
 
     def drop_storages(self, keys: Sequence[int]) -> ReclaimReport:
         """Drops the user's names of these storages, output-cache copies included."""
-        return self._told(reclaim.drop_storages(self._holdings(), keys))
+        return self._told(drop_storages(self._holdings(), keys))
 
     def collect(self) -> ReclaimReport:
         """Runs `gc.collect()`."""
-        return self._told(reclaim.collect_garbage(self._holdings()))
+        return self._told(collect_garbage(self._holdings()))
 
     def empty_cache(self) -> ReclaimReport:
         """Gives the accelerator's cached blocks back to the driver."""
-        return self._told(reclaim.empty_cache(self._holdings()))
+        return self._told(empty_cache(self._holdings()))
 
-    def _holdings(self) -> reclaim.Holdings:
-        return reclaim.Holdings(
+    def _holdings(self) -> Holdings:
+        return Holdings(
             table=self.table,
             shell=self.shell,
             names=lambda: roots.user_names(self.shell),
