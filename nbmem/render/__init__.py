@@ -1,1 +1,41 @@
 """Records in; text, HTML or a Bokeh figure out. Same input, same output; no torch."""
+
+from nbmem.render.bundles import (
+    history_bundle,
+    reclaim_bundle,
+    report_bundle,
+    status_bundle,
+    storages_bundle,
+)
+from nbmem.render.html_cell import cell_report_html
+from nbmem.render.html_tables import (
+    history_table_html,
+    reclaim_html,
+    status_html,
+    storages_table_html,
+)
+from nbmem.render.text_cell import cell_report_text
+from nbmem.render.text_tables import (
+    history_table_text,
+    reclaim_text,
+    status_text,
+    storages_table_text,
+)
+
+__all__ = [
+    "cell_report_html",
+    "cell_report_text",
+    "history_bundle",
+    "history_table_html",
+    "history_table_text",
+    "reclaim_bundle",
+    "reclaim_html",
+    "reclaim_text",
+    "report_bundle",
+    "status_bundle",
+    "status_html",
+    "status_text",
+    "storages_bundle",
+    "storages_table_html",
+    "storages_table_text",
+]

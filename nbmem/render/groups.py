@@ -1,0 +1,108 @@
+"""Storages told in a few rows: by category, names of one pattern as one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nbmem.records import CATEGORIES
+from nbmem.render.names import clean, pattern_of, words_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from nbmem.records import StorageRecord
+
+SHORT = {"saved for backward": "saved"}
+"""Categories whose name is long for a column."""
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Storages whose names follow one pattern."""
+
+    text: str
+    count: int
+    bytes: int
+    detail: str
+    """dtype and shape where it is one storage."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Storages of one category: all of them, or those of the user's that share a name."""
+
+    category: str
+    bytes: int
+    count: int
+    names: tuple[Names, ...]
+    """Largest first; never empty."""
+
+
+def rows_of(storages: Sequence[StorageRecord], most: int) -> list[Row]:
+    """Returns at most `most` rows, largest first: their bytes are those of all `storages`.
+
+    Each category is one row, but what is plainly the user's own gets a row a name as far as there
+    is room, since there every name says something.
+    """
+    kinds: dict[str, list[StorageRecord]] = {}
+    for storage in storages:
+        kinds.setdefault(storage.category, []).append(storage)
+    rows = [_row(kind, _group(held)) for kind, held in kinds.items() if kind != "user"]
+    if "user" in kinds:
+        rows += _user_rows(_group(kinds["user"]), max(1, most - len(rows)))
+    rows.sort(key=lambda row: (-row.bytes, _order(row.category)))
+    if len(rows) <= most:
+        return rows
+    return [*rows[: most - 1], _rest(rows[most - 1 :])]
+
+
+def _user_rows(groups: list[Names], most: int) -> list[Row]:
+    if len(groups) <= most:
+        return [_row("user", [group]) for group in groups]
+    single = [_row("user", [group]) for group in groups[: most - 1]]
+    return [*single, _row("user", groups[most - 1 :])]
+
+
+def _row(category: str, names: Iterable[Names]) -> Row:
+    held = tuple(names)
+    return Row(category, sum(n.bytes for n in held), sum(n.count for n in held), held)
+
+
+def _rest(rows: list[Row]) -> Row:
+    words = " and ".join(dict.fromkeys(row.category for row in rows))
+    size, count = sum(row.bytes for row in rows), sum(row.count for row in rows)
+    return Row("others", size, count, (Names(words, count, size, ""),))
+
+
+def _order(category: str) -> int:
+    return CATEGORIES.index(category) if category in CATEGORIES else len(CATEGORIES)
+
+
+def _group(storages: Iterable[StorageRecord]) -> list[Names]:
+    patterns: dict[str, list[StorageRecord]] = {}
+    for storage in storages:
+        patterns.setdefault(_pattern(storage), []).append(storage)
+    groups = [_names(pattern, held) for pattern, held in patterns.items()]
+    # A sum of small storages has no name to show, so it never stands for its category.
+    return sorted(groups, key=lambda group: (group.text == "small ones", -group.bytes))
+
+
+def _pattern(storage: StorageRecord) -> str:
+    if storage.names:
+        return pattern_of(clean(storage.names[0]))
+    return "small ones" if storage.stands_for > 1 else _nameless(storage)
+
+
+def _nameless(storage: StorageRecord) -> str:
+    return "no name" if storage.visible else "no name, held outside Python"
+
+
+def _names(pattern: str, storages: list[StorageRecord]) -> Names:
+    size = sum(storage.bytes for storage in storages)
+    count = sum(storage.stands_for for storage in storages)
+    if count > 1:
+        return Names(pattern, count, size, "")
+    (only,) = storages
+    text = clean(only.names[0]) if only.names else pattern
+    return Names(text, 1, size, words_of(only.shape, clean(only.dtype)))

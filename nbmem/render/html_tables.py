@@ -1,0 +1,75 @@
+"""Tables and acts for a notebook."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nbmem.render import html_parts as parts
+from nbmem.render.html_parts import escape, tag
+from nbmem.render.tables import history_table, status_table, storages_table
+from nbmem.render.text_tables import reclaim_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nbmem.records import CellRecord, DeviceReading, Inventory, ReclaimReport
+    from nbmem.render.tables import Column, Table
+    from nbmem.units import Units
+
+
+def history_table_html(records: Sequence[CellRecord], *, units: Units = "IEC") -> str:
+    """Returns the table of cells: one unit a column, figures at the right."""
+    return table_html(history_table(records, units))
+
+
+def storages_table_html(inventory: Inventory, *, units: Units = "IEC", rows: int = 20) -> str:
+    """Returns the largest live storages and how much is not shown."""
+    return table_html(storages_table(inventory, units, rows))
+
+
+def status_html(readings: Sequence[DeviceReading], *, units: Units = "IEC") -> str:
+    """Returns each device's counters with what they count; unknown is `?`, its reason after."""
+    return table_html(status_table(readings, units))
+
+
+def reclaim_html(report: ReclaimReport, *, units: Units = "IEC") -> str:
+    """Returns what came back in one line, then what was refused and what is still held."""
+    first, *others = reclaim_text(report, units=units).split("\n")
+    return parts.frame(tag("div", escape(first)) + parts.sentences(others), first)
+
+
+def table_html(table: Table) -> str:
+    """Returns a table with its title before and its sentences after it."""
+    inner = [tag("b", escape(table.title))] if table.columns else []
+    if table.columns:
+        rows = list(zip(*(column.texts for column in table.columns), strict=True))
+        lines = [_row(cells, table, n) for n, cells in enumerate(rows)]
+        inner.append(parts.table([_headings(table.columns), *lines], "margin-top:4px"))
+    inner.append(parts.sentences(table.after))
+    return parts.frame("".join(inner), table.title)
+
+
+def _headings(columns: tuple[Column, ...]) -> str:
+    return parts.row(
+        tag("th", escape(c.heading), f"{_style(c)};font-weight:normal;{parts.QUIET}", scope="col")
+        for c in columns
+    )
+
+
+def _style(column: Column) -> str:
+    return parts.FIGURE if column.figures else f"{parts.CELL};text-align:left"
+
+
+def _row(cells: tuple[str, ...], table: Table, number: int) -> str:
+    return parts.row(
+        tag("td", _text(text, column, table, number), f"{_style(column)};border-top:{parts.RULE}")
+        for text, column in zip(cells, table.columns, strict=True)
+    )
+
+
+def _text(text: str, column: Column, table: Table, number: int) -> str:
+    if table.categories and not column.heading:
+        return parts.chip(table.categories[number])
+    if column.elastic and column.heading in ("name", "label"):
+        return parts.name(text, 48)
+    return escape(text)

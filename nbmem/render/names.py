@@ -1,0 +1,90 @@
+"""Names and labels made fit to print: they may hold anything."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+_LONGEST = 2000
+_INDEX = re.compile(r"\[[^\[\]'\"]*\]|\.\d+(?=\.|$|\[)")
+_WIDE = frozenset("WF")
+_NO_WIDTH = frozenset({"Mn", "Me"})
+
+
+def clean(text: str) -> str:
+    """Returns `text` on one line, with nothing in it that a terminal or a page would obey.
+
+    Control characters, line breaks, marks that turn the direction of writing and half surrogates
+    are written as escapes.
+    """
+    if len(text) > _LONGEST:
+        half = _LONGEST // 2
+        text = f"{text[:half]}…{text[-half:]}"
+    return "".join(char if _is_printable(char) else _escape(char) for char in text)
+
+
+def _is_printable(char: str) -> bool:
+    return char == " " or unicodedata.category(char)[0] not in "CZ"
+
+
+def _escape(char: str) -> str:
+    return " " if unicodedata.category(char) == "Zs" else ascii(char)[1:-1]
+
+
+def width_of(text: str) -> int:
+    """Returns the columns that `text` takes in a terminal: East Asian wide ones two, marks none."""
+    return sum(map(_width, text))
+
+
+def _width(char: str) -> int:
+    if char < "\u0300":
+        return 1
+    if unicodedata.category(char) in _NO_WIDTH:
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in _WIDE else 1
+
+
+def shorten_middle(text: str, width: int) -> str:
+    """Returns `text` in at most `width` columns; what does not fit goes from its middle.
+
+    >>> shorten_middle("model.encoder.layer.0.weight", 16)
+    'model.….0.weight'
+    """
+    if width_of(text) <= width:
+        return text
+    if width < 2:
+        return "…"[:width]
+    tail = _take(text[::-1], (width - 1) * 6 // 10)[::-1]
+    head = _take(text, width - 1 - width_of(tail))
+    return f"{head}…{tail.lstrip()}" if head else f"…{tail}"
+
+
+def _take(text: str, width: int) -> str:
+    used = 0
+    for index, char in enumerate(text):
+        used += _width(char)
+        if used > width:
+            return text[:index]
+    return text
+
+
+def pad(text: str, width: int, *, right: bool = False) -> str:
+    """Returns `text` filled up with spaces to `width` columns; `right` puts it at the right."""
+    space = " " * (width - width_of(text))
+    return space + text if right else text + space
+
+
+def pattern_of(name: str) -> str:
+    """Returns `name` with its indices as `*`: names of one loop or one model have one pattern.
+
+    >>> pattern_of("opt.state[model.0.weight]['exp_avg']")
+    "opt.state[*]['exp_avg']"
+    >>> pattern_of("model.12.bias")
+    'model.*.bias'
+    """
+    return _INDEX.sub(lambda match: "[*]" if match[0][0] == "[" else ".*", name)
+
+
+def words_of(shape: tuple[int, ...], dtype: str) -> str:
+    """Returns `float32 [1024, 16384]`."""
+    return f"{dtype} [{', '.join(map(str, shape))}]" if dtype else ""

@@ -1,0 +1,185 @@
+"""Tables in words: what the rows and columns say, before text or HTML lays them out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nbmem.render.names import clean, words_of
+from nbmem.render.palette import letter_of
+from nbmem.render.story import status_words
+from nbmem.units import Units, column_unit, format_bytes, format_count, format_seconds, format_share
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from nbmem.records import CellRecord, DeviceDelta, DeviceReading, Inventory, StorageRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: its heading, a text for each row."""
+
+    heading: str
+    texts: tuple[str, ...]
+    figures: bool = False
+    """Right-aligned."""
+    elastic: bool = False
+    """Loses the middle of its texts where there is no room."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A title, columns of equal length, and sentences after them."""
+
+    title: str
+    columns: tuple[Column, ...]
+    after: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    """Of each row, where rows have one: for its colour."""
+
+
+def sizes(
+    heading: str, values: Iterable[int | None], units: Units, *, signed: bool = False
+) -> Column:
+    """Returns a column of sizes in one unit, which the heading names; None is `?`."""
+    known = tuple(values)
+    unit = column_unit(known, units)
+    texts = tuple(unit.format(value, signed=signed) for value in known)
+    return Column(f"{heading} {unit.suffix}", texts, figures=True)
+
+
+def history_table(records: Sequence[CellRecord], units: Units) -> Table:
+    """Returns the cells, oldest first, each with what it did to the device it used most."""
+    if not records:
+        return Table("History", (), (_NO_CELLS,))
+    main = [main_device(record) for record in records]
+    devices = dict.fromkeys(delta.device for delta in main if delta is not None)
+    columns = [
+        Column("cell", tuple(_cell(record) for record in records), figures=True),
+        Column("label", tuple(_title(record) for record in records), elastic=True),
+        Column("run", tuple(_runs(record) for record in records), figures=True),
+        Column("time", tuple(format_seconds(_seconds(r)) for r in records), figures=True),
+        sizes("peak", (d.peak if d else None for d in main), units),
+        sizes("change", (d.delta if d else None for d in main), units, signed=True),
+        Column("status", tuple(_status(record) for record in records)),
+    ]
+    if len(devices) > 1:
+        columns.insert(4, Column("device", tuple(clean(d.device) if d else "" for d in main)))
+    where = f" · {clean(next(iter(devices)))}" if len(devices) == 1 else ""
+    return Table(f"{format_count(len(records), 'cell')}{where}", tuple(columns))
+
+
+_NO_CELLS = (
+    "No cell is recorded yet: put %%gpumem on a cell's first line, or run %gpumem on to record "
+    "every cell."
+)
+
+
+def main_device(record: CellRecord) -> DeviceDelta | None:
+    """Returns the device with the highest peak; the host only where there is no other."""
+    deltas = [delta for name, delta in record.devices.items() if name != "host"]
+    return max(
+        deltas or list(record.devices.values()), key=lambda delta: delta.peak or 0, default=None
+    )
+
+
+def _cell(record: CellRecord) -> str:
+    return "" if record.execution_count is None else f"[{record.execution_count}]"
+
+
+def _title(record: CellRecord) -> str:
+    return clean(record.label or record.first_line).strip()
+
+
+def _status(record: CellRecord) -> str:
+    return status_words(record).removeprefix("error · ")
+
+
+def _runs(record: CellRecord) -> str:
+    return f"×{record.steps.count:,}" if record.steps is not None else f"{record.run:,}"
+
+
+def _seconds(record: CellRecord) -> float:
+    return record.seconds if record.steps is None else record.steps.seconds
+
+
+def storages_table(inventory: Inventory, units: Units, rows: int) -> Table:
+    """Returns the largest storages that are alive, and how many bytes are not shown."""
+    every = sorted(inventory.storages, key=lambda storage: -storage.bytes)
+    notes = tuple(clean(note.sentence) for note in inventory.notes)
+    if not every:
+        return Table("Live tensors", (), ("No tensor is alive.", *notes))
+    shown, rest = every[:rows], every[rows:]
+    left: tuple[str, ...] = ()
+    if rest:
+        size = format_bytes(sum(s.bytes for s in rest), units)
+        left = (f"{format_count(len(rest), 'smaller storage')} of {size} in all are not shown.",)
+    total = format_bytes(sum(s.bytes for s in every), units)
+    title = f"Live tensors · {total} in {format_count(len(every), 'storage')}"
+    columns = _storage_columns(shown, units)
+    return Table(title, columns, (*left, *notes), tuple(s.category for s in shown))
+
+
+def _storage_columns(shown: Sequence[StorageRecord], units: Units) -> tuple[Column, ...]:
+    columns = [
+        sizes("size", (s.bytes for s in shown), units),
+        Column("", tuple(letter_of(s.category) for s in shown)),
+        Column("name", tuple(_name(s) for s in shown), elastic=True),
+        Column("dtype and shape", tuple(words_of(s.shape, clean(s.dtype)) for s in shown)),
+        Column("cell", tuple(_made_by(s) for s in shown), figures=True),
+    ]
+    if len({s.device for s in shown}) > 1:
+        columns.append(Column("device", tuple(clean(s.device) for s in shown)))
+    return tuple(columns)
+
+
+def _name(storage: StorageRecord) -> str:
+    if storage.names:
+        return clean(storage.names[0])
+    return "no name" if storage.visible else "no name, held outside Python"
+
+
+def _made_by(storage: StorageRecord) -> str:
+    return "" if storage.created_by is None else f"[{storage.created_by}]"
+
+
+def status_table(readings: Sequence[DeviceReading], units: Units) -> Table:
+    """Returns the counters of each device, with what each figure counts."""
+    if not readings:
+        return Table("Devices", (), ("No device can be read: import torch, then run %gpumem.",))
+    rows = [row for reading in readings for row in _reading(reading, units)]
+    device, figure, counts = zip(*rows, strict=True)
+    sentences = dict.fromkeys(clean(n.sentence) for r in readings for n in r.notes)
+    columns = (
+        Column("device", device),
+        Column("bytes", figure, figures=True),
+        Column("what it counts", counts, elastic=True),
+    )
+    return Table("Memory now", columns, tuple(sentences))
+
+
+_COUNTS = {
+    "accelerator": "in live tensors (allocated)",
+    "cpu": "in torch's CPU storages",
+    "host": "resident memory of this process (RSS)",
+}
+
+
+def _reading(reading: DeviceReading, units: Units) -> list[tuple[str, str, str]]:
+    missing = {note.field for note in reading.notes}
+    figures = [
+        ("allocated", reading.allocated, _COUNTS.get(reading.kind, "allocated")),
+        ("peak_allocated", reading.peak_allocated, "its peak"),
+        ("reserved", reading.reserved, "reserved by torch's allocator"),
+        ("driver_used", reading.driver_used, "in use by all processes"),
+    ]
+    kept = [(f, size, what) for f, size, what in figures if size is not None or f in missing]
+    texts = [(format_bytes(size, units), what) for _, size, what in kept] or [("?", "allocated")]
+    if reading.capacity:
+        used = reading.driver_used if reading.driver_used is not None else reading.allocated
+        share = "" if used is None else f", {format_share(used, reading.capacity)} in use"
+        what = "the device has" if reading.kind == "accelerator" else "installed"
+        texts.append((format_bytes(reading.capacity, units), f"{what}{share}"))
+    first = clean(reading.device if reading.name is None else f"{reading.device} {reading.name}")
+    return [(first if n == 0 else "", size, what) for n, (size, what) in enumerate(texts)]

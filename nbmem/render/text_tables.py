@@ -1,0 +1,105 @@
+"""Tables and acts for a terminal."""
+
+from __future__ import annotations
+
+from textwrap import wrap
+from typing import TYPE_CHECKING
+
+from nbmem.render.names import clean, pad, shorten_middle, width_of
+from nbmem.render.tables import history_table, status_table, storages_table
+from nbmem.units import Units, format_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nbmem.records import CellRecord, DeviceReading, Inventory, ReclaimReport
+    from nbmem.render.tables import Column, Table
+
+_GAP = "  "
+_NARROWEST = 12
+_LONGEST = 48
+"""Columns that a text which is not elastic may take."""
+
+
+def history_table_text(
+    records: Sequence[CellRecord], *, units: Units = "IEC", width: int = 78
+) -> str:
+    """Returns the table of cells: one unit a column, figures at the right."""
+    return table_text(history_table(records, units), width)
+
+
+def storages_table_text(
+    inventory: Inventory, *, units: Units = "IEC", rows: int = 20, width: int = 78
+) -> str:
+    """Returns the largest live storages, one a line, and how much is not shown."""
+    return table_text(storages_table(inventory, units, rows), width)
+
+
+def status_text(readings: Sequence[DeviceReading], *, units: Units = "IEC", width: int = 78) -> str:
+    """Returns each device's counters with what they count; unknown is `?`, its reason after."""
+    return table_text(status_table(readings, units), width)
+
+
+def reclaim_text(report: ReclaimReport, *, units: Units = "IEC") -> str:
+    """Returns what came back in one line, then what was refused and what is still held."""
+    lines = [_freed(report, units)]
+    lines += [f"  {clean(text)}" for text in (*report.refused, *report.still_held)]
+    lines += [f"  {clean(note.sentence)}" for note in report.notes]
+    return "\n".join(lines)
+
+
+def _freed(report: ReclaimReport, units: Units) -> str:
+    counts = clean(report.counts)
+    if report.freed is None:
+        return f"{clean(report.act)} is done; how much came back is unknown ({counts})."
+    before, after = report.bytes_before, report.bytes_after
+    if report.freed == 0:
+        return f"Nothing came back: {format_bytes(after, units)} as before, {counts}."
+    way = f"{_first_of_range(before, after, units)} → {format_bytes(after, units)}"
+    if report.freed < 0:
+        return f"Nothing came back: {way}, {counts}, made meanwhile."
+    return f"Freed {format_bytes(report.freed, units)} ({way}, {counts})."
+
+
+def _first_of_range(before: int | None, after: int | None, units: Units) -> str:
+    """Returns `before` without its unit where `after` has the same."""
+    first, last = format_bytes(before, units), format_bytes(after, units)
+    figure, _, unit = first.partition(" ")
+    return figure if unit == last.partition(" ")[2] else first
+
+
+def table_text(table: Table, width: int) -> str:
+    """Returns a table in lines of at most `width` columns where its elastic column allows it."""
+    lines = [table.title] if table.columns else []
+    if table.columns:
+        lines += _grid(table.columns, width)
+    for sentence in table.after:
+        lines += wrap(sentence, width) if width_of(sentence) > width else [sentence]
+    return "\n".join(lines)
+
+
+def _grid(columns: tuple[Column, ...], width: int) -> list[str]:
+    widths = [_natural(column) for column in columns]
+    over = sum(widths) + len(_GAP) * len(widths) - width
+    for index, column in enumerate(columns):
+        if column.elastic and over > 0:
+            widths[index] = max(widths[index] - over, min(_NARROWEST, widths[index]))
+    rows = zip(*(column.texts for column in columns), strict=True)
+    return [_row(cells, columns, widths) for cells in (_headings(columns), *rows)]
+
+
+def _natural(column: Column) -> int:
+    widest = max(map(width_of, (column.heading, *column.texts)))
+    return widest if column.elastic else min(widest, _LONGEST)
+
+
+def _headings(columns: tuple[Column, ...]) -> tuple[str, ...]:
+    return tuple(column.heading for column in columns)
+
+
+def _row(cells: Sequence[str], columns: tuple[Column, ...], widths: list[int]) -> str:
+    parts = [
+        pad(shorten_middle(cell, width), width, right=column.figures)
+        for cell, column, width in zip(cells, columns, widths, strict=True)
+    ]
+    return (_GAP + _GAP.join(parts)).rstrip()
