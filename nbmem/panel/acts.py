@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ipywidgets import HTML, Box, Button, Layout, VBox
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from nbmem.panel.contract import SessionLike
     from nbmem.panel.snapshot import Snapshot
     from nbmem.records import ReclaimReport, StorageRecord
+    from nbmem.units import Units
 
 HIDDEN, SHOWN = "none", None
 
@@ -53,6 +54,7 @@ class Acts:
         )
         buttons = Box([self._del, self._collect, self._empty], layout=_row())
         self.widget = VBox([buttons, self._plan, self.line])
+        self._units: Units = "IEC"
         self._busy = False
         self._has_cache = False
         self._enable()
@@ -103,7 +105,7 @@ class Acts:
     def _show_plan(self, plan: ReclaimReport, keys: tuple[int, ...]) -> None:
         self._planned = keys
         self._plan_list.value = words.plan_html(plan)
-        self._confirm.description = words.del_label(self._chosen, self._units).rstrip("…")
+        self._confirm.description = words.confirm_label(plan, self._chosen, self._units)
         self._confirm.layout.display = SHOWN if plan.planned else HIDDEN
         self._plan.layout.display = SHOWN
         self.say("")
@@ -138,8 +140,6 @@ class Acts:
             self._busy = False
             self._enable()
         self._after()
-
-    _units: Any = "IEC"
 
 
 def _row() -> Layout:

@@ -127,7 +127,7 @@ class ChartView {
     this.say();
     if (!this.doc || this.count() === 0) return;
     const data = this.model.get("data");
-    const following = this.shown === undefined || this.xRange.end >= this.shown - 1;
+    const following = this.shown === undefined || this.xRange.end >= this.shown - 0.5;
     this.source.data = data.columns;
     this.xAxis.major_label_overrides = new Map(data.labels.map((label, x) => [x, label]));
     this.yAxis.axis_label = data.unit;
@@ -147,7 +147,10 @@ class ChartView {
     const room = Math.max(8, Math.floor(width / BAR_LEAST_WIDTH));
     const bars = Math.min(this.shown, room);
     const labels = Math.max(2, Math.floor(width / LABEL_WIDTH));
-    this.xAxis.ticker.desired_num_ticks = Math.min(labels, Math.max(2, bars));
+    const step = Math.ceil(bars / labels);
+    const ticks = [];
+    for (let x = this.shown - 1; x >= 0; x -= step) ticks.unshift(x);
+    this.xAxis.ticker.ticks = ticks;
     // A few cells keep the bars of many: one bar as wide as the chart reads as a background.
     const span = Math.max(bars, 8);
     const end = this.shown - 0.4 + (span - bars);
@@ -167,8 +170,10 @@ class ChartView {
       });
     }
     this.capacityText.setv({ text_color: ink, text_font: font });
-    this.peaks.glyph.fill_color = { value: ink };
-    this.peaks.nonselection_glyph.fill_color = { value: ink };
+    const { glyph, selection_glyph, nonselection_glyph } = this.peaks;
+    for (const mark of [glyph, selection_glyph, nonselection_glyph]) {
+      mark.fill_color = { value: ink };
+    }
   }
 
   showSelected() {

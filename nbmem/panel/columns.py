@@ -32,6 +32,8 @@ class Column:
     text: list[str]
     sort: list[float | None] | None = None
     """Numbers to sort by; None: by text."""
+    short: str | None = None
+    """The label where there is little room."""
     wide: bool = False
     """Shown only where there is room."""
     colour: list[str] | None = None
@@ -165,7 +167,7 @@ def _category_column(storages: Sequence[StorageRecord]) -> Column:
         "kind",
         "P parameter, B buffer, G gradient, O optimizer state, S saved for backward, U user",
         "badge",
-        "36px",
+        "28px",
         [letter_of(storage.category) for storage in storages],
         colour=[colour_of(storage.category) for storage in storages],
         ink=[ink_of(storage.category) for storage in storages],
@@ -199,15 +201,18 @@ def cell_table(records: Sequence[CellRecord], device: str, units: Units) -> Tabl
             Column("what ran", "Label, or first line", "name", "minmax(0, 1fr)",
                    [_row_title(r) for r in newest], alarm=[r.status != "ok" for r in newest]),
             Column("took", "Time to launch; nothing is synchronized", "figure", "56px",
-                   [format_seconds(r.seconds) for r in newest], [r.seconds for r in newest], True),
-            Column(f"▲ {peaks.unit}", f"Largest allocated bytes while it ran, on {device}",
-                   "figure", "64px", peaks.texts, _floats(highest)),
-            Column(f"± {stayed.unit}", f"Allocated after it minus before it, on {device}",
-                   "figure", "64px", stayed.texts, _floats(changes)),
+                   [format_seconds(r.seconds) for r in newest], [r.seconds for r in newest],
+                   wide=True),
+            Column(f"peak {peaks.unit}", f"Largest allocated bytes while it ran, on {device}",
+                   "figure", "minmax(56px, 76px)", peaks.texts, _floats(highest),
+                   short=f"▲ {peaks.unit}"),
+            Column(f"stayed {stayed.unit}", f"Allocated after it minus before it, on {device}",
+                   "figure", "minmax(56px, 76px)", stayed.texts, _floats(changes),
+                   short=f"± {stayed.unit}"),
         ],
         keys=[record.serial for record in newest],
         tips=[_cell_tip(record, device, units) for record in newest],
-        empty="Run a cell with %%gpumem, or switch on %gpumem on.",
+        empty="Each measured cell is a row here, the newest first.",
     )  # fmt: skip
 
 

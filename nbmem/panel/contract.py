@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from nbmem.records import CellRecord, DeviceReading, Inventory, ReclaimReport
-    from nbmem.units import Units
 
 
 class HistoryLike(Protocol):
@@ -16,14 +15,6 @@ class HistoryLike(Protocol):
 
     def records(self) -> tuple[CellRecord, ...]:
         """Returns the records, oldest first."""
-
-
-class SettingsLike(Protocol):
-    """The part of the settings that the panel reads."""
-
-    @property
-    def units(self) -> Units:
-        """`IEC` or `SI`."""
 
 
 class SessionLike(Protocol):
@@ -34,8 +25,8 @@ class SessionLike(Protocol):
         """The records so far."""
 
     @property
-    def settings(self) -> SettingsLike:
-        """The user's settings."""
+    def settings(self) -> Any:
+        """The user's settings, traitlets; `units` is `IEC` or `SI`."""
 
     def take_inventory(self) -> Inventory:
         """Returns what is alive now."""

@@ -43,7 +43,9 @@ def legend_html(records: Sequence[CellRecord], device: str) -> str:
 
 def detail_html(sentence: str) -> str:
     """Returns the line about the chosen cell, escaped; as high with words as without."""
-    return f'<div style="{_STYLE}min-height:36px;overflow-wrap:anywhere">{escape(sentence)}</div>'
+    sentence = sentence or "Choose a bar or a row to read the whole of it."
+    style = f"{_STYLE}min-height:36px;margin-top:2px;overflow-wrap:anywhere;"
+    return f'<div style="{style}">{escape(sentence)}</div>'
 
 
 def _chip(letter: str, colour: str, ink: str, word: str) -> str:

@@ -44,20 +44,19 @@ class TableView {
     if (this.model.get("filterable")) this.buildFilter();
     this.grid = make("div", "nbmem-grid", this.root, {
       role: "grid",
+      tabindex: "0",
       "aria-label": this.model.get("label"),
       "aria-multiselectable": String(this.model.get("multiple")),
     });
+    this.grid.style.height = `${(rows + 1) * ROW_HEIGHT}px`;
     this.header = make("div", "nbmem-header nbmem-row", this.grid, { role: "row" });
-    this.scroller = make("div", "nbmem-scroller", this.grid, { tabindex: "0", role: "rowgroup" });
-    this.scroller.style.height = `${rows * ROW_HEIGHT}px`;
-    this.spacer = make("div", "nbmem-spacer", this.scroller, { role: "presentation" });
-    this.note = make("div", "nbmem-empty", this.scroller);
+    this.spacer = make("div", "nbmem-spacer", this.grid, { role: "rowgroup" });
+    this.note = make("div", "nbmem-empty", this.grid);
     this.footer = make("div", "nbmem-footer", this.root, { role: "status", "aria-live": "polite" });
-    this.scroller.addEventListener("scroll", () => this.drawRows());
-    this.scroller.addEventListener("click", (event) => this.click(event));
-    this.scroller.addEventListener("keydown", (event) => this.key(event));
-    this.scroller.addEventListener("focus", () => this.drawRows());
-    this.scroller.addEventListener("blur", () => this.drawRows());
+    this.footer.hidden = !this.model.get("multiple");
+    this.grid.addEventListener("scroll", () => this.drawRows());
+    this.spacer.addEventListener("click", (event) => this.click(event));
+    this.grid.addEventListener("keydown", (event) => this.key(event));
   }
 
   buildFilter() {
@@ -69,7 +68,7 @@ class TableView {
     });
     this.filter.addEventListener("input", () => {
       this.arrange();
-      this.scroller.scrollTop = 0;
+      this.grid.scrollTop = 0;
       clearTimeout(this.asking);
       if (!this.data.complete) this.asking = setTimeout(() => this.askKernel(), 300);
     });
@@ -104,7 +103,9 @@ class TableView {
       const turn = this.sort && this.sort.index === index ? this.sort.turn : 0;
       cell.setAttribute("aria-sort", ["descending", "none", "ascending"][turn + 1]);
       const button = make("button", "", cell, { type: "button", title: column.tip });
-      button.textContent = column.label + ["\u00a0▼", "", "\u00a0▲"][turn + 1];
+      make("span", column.short ? "nbmem-long" : "", button).textContent = column.label;
+      if (column.short) make("span", "nbmem-short", button).textContent = column.short;
+      button.append(["\u00a0↓", "", "\u00a0↑"][turn + 1]);
       button.addEventListener("click", () => this.sortBy(index));
     });
     if (focused >= 0) this.header.querySelectorAll("button")[focused]?.focus();
@@ -145,14 +146,14 @@ class TableView {
   }
 
   drawRows() {
-    const first = Math.max(0, Math.floor(this.scroller.scrollTop / ROW_HEIGHT) - SPARE_ROWS);
+    const first = Math.max(0, Math.floor(this.grid.scrollTop / ROW_HEIGHT) - SPARE_ROWS);
     const shown = this.model.get("visible_rows") + 2 * SPARE_ROWS;
     const selected = new Set(this.model.get("selected"));
     const rows = this.order.slice(first, first + shown);
     this.spacer.style.height = `${this.order.length * ROW_HEIGHT}px`;
     this.spacer.replaceChildren(...rows.map((row, i) => this.rowNode(row, first + i, selected)));
     this.grid.setAttribute("aria-rowcount", this.order.length + 1);
-    this.scroller.setAttribute("aria-activedescendant", `${this.uid}-${this.active}`);
+    this.grid.setAttribute("aria-activedescendant", `${this.uid}-${this.active}`);
     this.drawWords(selected.size);
   }
 
@@ -180,9 +181,7 @@ class TableView {
       title: tips[row],
     });
     node.style.top = `${position * ROW_HEIGHT}px`;
-    node.dataset.position = position;
-    const focused = document.activeElement === this.scroller;
-    if (focused && position === this.active) node.classList.add("nbmem-active");
+    if (position === this.active) node.classList.add("nbmem-active");
     if (this.model.get("multiple")) make("div", "nbmem-box", node, { "aria-hidden": "true" });
     for (const column of columns) this.cellNode(node, column, row);
     return node;
@@ -201,9 +200,10 @@ class TableView {
   }
 
   click(event) {
-    const node = event.target.closest(".nbmem-row");
-    if (!node) return;
-    const position = Number(node.dataset.position);
+    // By place, not by node: rows may have been drawn anew between press and release.
+    const top = this.spacer.getBoundingClientRect().top;
+    const position = Math.floor((event.clientY - top) / ROW_HEIGHT);
+    if (position < 0 || position >= this.order.length) return;
     if (event.shiftKey && this.active >= 0) this.chooseRange(this.active, position);
     else this.toggle(position);
     this.active = position;
@@ -211,6 +211,7 @@ class TableView {
   }
 
   key(event) {
+    if (event.target !== this.grid) return;
     const page = this.model.get("visible_rows") - 1;
     const last = this.order.length - 1;
     const steps = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page };
@@ -230,11 +231,9 @@ class TableView {
     const before = Math.max(0, this.active);
     this.active = Math.max(0, Math.min(this.order.length - 1, position));
     const top = this.active * ROW_HEIGHT;
-    const height = this.scroller.clientHeight;
-    if (top < this.scroller.scrollTop) this.scroller.scrollTop = top;
-    if (top + ROW_HEIGHT > this.scroller.scrollTop + height) {
-      this.scroller.scrollTop = top + ROW_HEIGHT - height;
-    }
+    const seen = (this.model.get("visible_rows") - 1) * ROW_HEIGHT;
+    if (top < this.grid.scrollTop) this.grid.scrollTop = top;
+    if (top > this.grid.scrollTop + seen) this.grid.scrollTop = top - seen;
     if (event.shiftKey && this.model.get("multiple")) this.chooseRange(before, this.active);
     this.drawRows();
   }

@@ -78,6 +78,13 @@ def del_label(storages: Sequence[StorageRecord], units: Units) -> str:
     return f"del {len(storages)} ({size})…"
 
 
+def confirm_label(plan: ReclaimReport, storages: Sequence[StorageRecord], units: Units) -> str:
+    """Returns the text of the button under a plan; bytes only where the plan takes all chosen."""
+    if plan.refused:
+        return "Drop only these"
+    return del_label(storages, units).rstrip("…")
+
+
 def del_tip(storages: Sequence[StorageRecord]) -> str:
     """Returns what the button says when pointed at."""
     if not storages:
@@ -88,13 +95,11 @@ def del_tip(storages: Sequence[StorageRecord]) -> str:
 
 
 def plan_html(plan: ReclaimReport) -> str:
-    """Returns the plan as an HTML list, escaped."""
-    lines = [_item("Drops", text) for text in _few(plan.planned)]
-    lines += [_item("Keeps", text) for text in _few(plan.refused)]
-    if not lines:
-        lines = [_item("", "Nothing of this can be dropped from here.")]
-    style = "margin:4px 0;padding-left:18px;line-height:18px;overflow-wrap:anywhere;"
-    return f'<ul style="{FONT}{style}">{"".join(lines)}</ul>'
+    """Returns the plan as HTML: what will be dropped, what stays and why; escaped."""
+    parts = [_list_html("To be dropped", plan.planned), _list_html("Stays", plan.refused)]
+    if not any(parts):
+        parts = [escape("Nothing of this can be dropped from here.")]
+    return f'<div style="{FONT}line-height:18px;overflow-wrap:anywhere;">{"".join(parts)}</div>'
 
 
 FONT = (
@@ -103,9 +108,11 @@ FONT = (
 )
 
 
-def _item(verb: str, text: str) -> str:
-    head = f"<b>{verb}</b> " if verb else ""
-    return f"<li>{head}{escape(shorten(text, 400))}</li>"
+def _list_html(head: str, sentences: Sequence[str]) -> str:
+    if not sentences:
+        return ""
+    items = "".join(f"<li>{escape(shorten(text, 400))}</li>" for text in _few(sentences))
+    return f'<b>{head}</b><ul style="margin:2px 0 6px;padding-left:18px;">{items}</ul>'
 
 
 def line_html(text: str) -> str:

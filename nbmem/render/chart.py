@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from bokeh.models import (
     BasicTicker,
     ColumnDataSource,
+    FixedTicker,
     HoverTool,
     Label,
     PanTool,
@@ -214,6 +215,7 @@ def _add_bars(plot: figure, source: ColumnDataSource) -> None:
         size=7,
         line_color=None,
         fill_color=NEUTRAL,
+        selection_fill_color=NEUTRAL,
         nonselection_fill_alpha=1.0,
         source=source,
         name="nbmem-peaks",
@@ -257,7 +259,9 @@ def _add_tools(plot: figure, source: ColumnDataSource) -> None:
         fill_alpha=0.0,
         line_color=None,
         selection_fill_alpha=0.25,
+        selection_line_color=NEUTRAL,
         nonselection_fill_alpha=0.0,
+        level="underlay",
         hover_fill_alpha=0.12,
         source=source,
         name="nbmem-targets",
@@ -275,10 +279,13 @@ def _add_tools(plot: figure, source: ColumnDataSource) -> None:
     )
 
 
+def _ticks(count: int, most: int = 10) -> list[int]:
+    step = max(1, -(-count // most))
+    return list(range(count - 1, -1, -step))[::-1]
+
+
 def _set_axes(plot: figure, data: ChartData) -> None:
-    plot.xaxis.ticker = BasicTicker(
-        min_interval=1, mantissas=[1, 2, 5], num_minor_ticks=0, name="nbmem-ticker"
-    )
+    plot.xaxis.ticker = FixedTicker(ticks=_ticks(len(data.labels)), minor_ticks=[])
     plot.xaxis.major_label_overrides = dict(enumerate(data.labels))
     plot.xaxis.name, plot.yaxis.name = "nbmem-cells-axis", "nbmem-bytes-axis"
     plot.yaxis.axis_label = data.unit
