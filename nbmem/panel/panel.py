@@ -42,6 +42,7 @@ class Panel:
         self._handles: list[Any] = []
         self._drawing = False
         self.closed = False
+        self._ended = ""
         self._redraw = Throttle(self._draw)
         self._rescan = Throttle(self._take_inventory)
         self._build(plain)
@@ -172,12 +173,10 @@ class Panel:
     def _repr_mimebundle_(self, **_kwargs: Any) -> dict[str, Any]:
         return self._bundle()
 
-    def _bundle(self, sentence: str = "") -> dict[str, Any]:
-        if self.closed and not sentence:
-            sentence = words.CLOSED
+    def _bundle(self) -> dict[str, Any]:
         bundle: dict[str, Any] = {
-            "text/plain": copy_text(self._snapshot, sentence),
-            "text/html": copy_html(self._snapshot, sentence),
+            "text/plain": copy_text(self._snapshot, self._ended),
+            "text/html": copy_html(self._snapshot, self._ended),
         }
         if not self.closed:
             model = {"version_major": 2, "version_minor": 0, "model_id": self.widget.model_id}
@@ -189,11 +188,12 @@ class Panel:
         if self.closed:
             return
         self.closed = True
+        self._ended = sentence
         self._end_subscription()
         self._redraw.close()
         self._rescan.close()
         for handle in self._handles:
-            handle.update(self._bundle(sentence), raw=True)
+            handle.update(self._bundle(), raw=True)
         self._handles.clear()
         close_tree(self.widget)
         self._inventory = None
