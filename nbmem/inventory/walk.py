@@ -29,6 +29,8 @@ MAX_STEPS = 1_100
 LONG = 1_000
 """Containers inside a container of more entries than this are visited last."""
 _CHUNK = 4_096
+_MANY = 1_000_000
+_BUILTIN = frozenset(map(id, (list, tuple, dict, set, frozenset)))
 
 _Visit = tuple[Any, Reader, int]
 _DictSteps = tuple[Step, Step, Step | None]
@@ -157,16 +159,33 @@ class NameWalk:
         return self._optimizers if kind is Kind.OPTIMIZER else self._next
 
     def _nothing_in(self, chunk: Sequence[Any]) -> bool:
-        return self._skipped.issuperset(map(id, map(type, chunk)))
+        """Returns whether all of it is of types that are walked past."""
+        kinds = set(map(id, map(type, chunk))) - self._skipped
+        if kinds.isdisjoint(self._readers):
+            for child in chunk if kinds else ():
+                if id(type(child)) not in self._readers:
+                    self._learn(type(child))
+            kinds -= self._skipped
+        return not kinds
+
+    def _nothing_below(self, chunk: Sequence[Any]) -> bool:
+        """Returns whether it is of Python's own containers, and they hold nothing to walk into.
+
+        One question in C for many of them: tokenized texts are a million short lists of numbers.
+        """
+        if not _BUILTIN.issuperset(map(id, map(type, chunk))) or sum(map(len, chunk)) > _MANY:
+            return False
+        return self._nothing_in(gc.get_referents(*chunk))
 
     def _look_at_all(self, children: list[Any], node: int, step: Step) -> None:
-        if len(children) > LONG:
+        far = len(children) > LONG
+        if far:
             self._next = self._far
         readers, offer = self._readers, self._offer
         for start in range(0, len(children), _CHUNK):
             chunk = children[start : start + _CHUNK]
             self._spend(len(chunk))
-            if self._nothing_in(chunk):
+            if self._nothing_in(chunk) or (far and self._nothing_below(chunk)):
                 continue
             for position, child in enumerate(chunk, start):
                 reader = readers.get(id(type(child))) or self._learn(type(child))
@@ -174,13 +193,25 @@ class NameWalk:
                     offer(child, reader, node, step, position)
 
     def _look_at_pairs(self, pairs: list[tuple[Any, Any]], node: int, steps: _DictSteps) -> None:
-        by_key, by_position, of_key = steps
-        if len(pairs) > LONG:
+        far = len(pairs) > LONG
+        if far:
             self._next = self._far
+        for start in range(0, len(pairs), _CHUNK):
+            chunk = pairs[start : start + _CHUNK]
+            self._spend(len(chunk))
+            if not (far and self._nothing_in_pairs(chunk)):
+                self._look_at_chunk(chunk, start, node, steps)
+
+    def _nothing_in_pairs(self, pairs: list[tuple[Any, Any]]) -> bool:
+        keys, values = zip(*pairs, strict=True)
+        return self._nothing_in(keys) and (self._nothing_in(values) or self._nothing_below(values))
+
+    def _look_at_chunk(
+        self, pairs: list[tuple[Any, Any]], start: int, node: int, steps: _DictSteps
+    ) -> None:
+        by_key, by_position, of_key = steps
         readers, offer = self._readers, self._offer
-        for position, (key, child) in enumerate(pairs):
-            if not position % _CHUNK:
-                self._spend(min(_CHUNK, len(pairs)))
+        for position, (key, child) in enumerate(pairs, start):
             reader = readers.get(id(type(child))) or self._learn(type(child))
             if reader.kind:
                 if prints_itself(key):
@@ -215,6 +246,7 @@ class NameWalk:
         self._visit_attributes(value, reader, node)
 
     def _visit_array(self, value: Any, _reader: Reader, node: int) -> None:
+        self._look_at(value.base, node, Step.ATTRIBUTE, "base")  # the tensor, after `.numpy()`
         if value.dtype.kind != "O":
             return
         if value.ndim == 1:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import functools
 import types
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -11,6 +12,7 @@ import numpy
 import pytest
 import torch
 from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
 
 from nbmem.heap import StorageTable
 from nbmem.inventory import take_inventory
@@ -105,6 +107,11 @@ class Key:
         (as_strange_attribute, "vars(v)['two words']"),
         (in_array, "v[1]"),
         (in_table, "v[1, 0]"),
+        (torch.Tensor.numpy, "v.base"),
+        (lambda t: t.numpy()[1:], "v.base.base"),
+        (lambda t: functools.partial(torch.add, t), "v.args[0]"),
+        (lambda t: DataLoader(TensorDataset(t)), "v.dataset.tensors[0]"),
+        (lambda t: nn.utils.rnn.PackedSequence(t, torch.ones(1).long()), "v.data"),
         (lambda t: [[[{"a": (0, t)}]]], "v[0][0][0]['a'][1]"),
         (lambda t: t.max(0), None),
     ],
@@ -116,6 +123,32 @@ def test_a_tensor_is_called_as_python_would_reach_it(hold, name):
         assert ("v.values",) == names_of(held.values, {"v": held})
     else:
         assert (name,) == names_of(tensor, {"v": hold(tensor)})
+
+
+def test_a_tensor_kept_as_an_attribute_of_another_is_named():
+    x, kept = torch.ones(3), torch.ones(4)
+    x.kept = [kept]
+    assert ("x.kept[0]",) == names_of(kept, {"x": x})
+
+
+def test_one_tensor_among_very_many_short_lists_is_named():
+    x = torch.ones(3)
+    rows = [[n] for n in range(50_000)]
+    rows[40_000].append({"x": x})
+    assert ("rows[40000][1]['x']",) == names_of(x, {"rows": rows})
+
+
+def test_one_tensor_in_a_very_long_dict_is_named():
+    x = torch.ones(3)
+    rows = {str(n): (n, []) for n in range(50_000)}
+    rows["40000"][1].append(x)
+    assert ("rows['40000'][1][0]",) == names_of(x, {"rows": rows})
+
+
+def test_a_tensor_as_one_key_of_a_very_long_dict_is_named():
+    x = torch.ones(3)
+    rows = dict.fromkeys(range(50000), 0) | {x: 1}
+    assert ("list(rows)[50000]",) == names_of(x, {"rows": rows})
 
 
 def test_a_view_gives_its_storage_a_second_name():
