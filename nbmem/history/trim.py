@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from nbmem.records import CellRecord, LineRecord, Note
 
-STORAGES = 32
+STORAGES = 24
 """Storages that a kept record lists one by one; the others are summed per device and category."""
 NAMES = 3
 """Names that a kept storage has."""

@@ -49,19 +49,17 @@ def rows_of(storages: Sequence[StorageRecord], most: int) -> list[Row]:
     for storage in storages:
         kinds.setdefault(storage.category, []).append(storage)
     rows = [_row(kind, _group(held)) for kind, held in kinds.items() if kind != "user"]
-    if "user" in kinds:
-        rows += _user_rows(_group(kinds["user"]), max(1, most - len(rows)))
-    rows.sort(key=lambda row: (-row.bytes, _order(row.category)))
-    if len(rows) <= most:
-        return rows
-    return [*rows[: most - 1], _rest(rows[most - 1 :])]
+    single, rest = _user_rows(_group(kinds.get("user", ())), max(1, most - len(rows)))
+    rows = sorted(rows + single, key=lambda row: (-row.bytes, _order(row.category))) + rest
+    return rows if len(rows) <= most else [*rows[: most - 1], _rest(rows[most - 1 :])]
 
 
-def _user_rows(groups: list[Names], most: int) -> list[Row]:
+def _user_rows(groups: list[Names], most: int) -> tuple[list[Row], list[Row]]:
+    """Returns rows of one name each, and the row that sums the others: it comes last."""
     if len(groups) <= most:
-        return [_row("user", [group]) for group in groups]
+        return [_row("user", [group]) for group in groups], []
     single = [_row("user", [group]) for group in groups[: most - 1]]
-    return [*single, _row("user", groups[most - 1 :])]
+    return single, [_row("user", groups[most - 1 :])]
 
 
 def _row(category: str, names: Iterable[Names]) -> Row:

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from nbmem.render.groups import Names, Row
     from nbmem.render.story import DeviceStory, Story
 
-_HELD, _CHANGED, _PEAK = "1", "0.6", "0.3"
-"""Opacities of the parts of a bar: one colour, since each part is more of the same bytes."""
+_HELD, _CHANGED, _PEAK = parts.NEUTRAL, "#0072B2", "#6BB3DE"
+"""Colours of the parts of a bar: grey was there, blue is the cell's, light blue came and went."""
 _MOST_LISTED = 200
 
 
@@ -95,7 +95,7 @@ def _key_figures(device: DeviceStory) -> str:
     share = f" {tag('span', escape(device.share), parts.QUIET)}" if device.share else ""
     squares = ["", "", ""]
     if device.bar is not None:
-        squares = [f"{parts.swatch(opacity)} " for opacity in (_PEAK, _HELD, _CHANGED)]
+        squares = [f"{parts.swatch(colour)} " for colour in (_PEAK, _HELD, _CHANGED)]
     said = [
         f"{squares[0]}{_word('peak')}{tag('b', escape(device.peak))}{share}",
         f"{squares[1]}{_word('start')}{escape(device.start)} → {_word('end')}{escape(device.end)}",
@@ -104,7 +104,7 @@ def _key_figures(device: DeviceStory) -> str:
         square = squares[2] if device.bar is not None and device.bar.changed > 0 else ""
         said.append(f"{square}{escape(device.change)}")
     spans = "".join(tag("span", text, "white-space:nowrap") for text in said)
-    return tag("div", spans, "display:flex;flex-wrap:wrap;column-gap:24px")
+    return tag("div", spans, "display:flex;flex-wrap:wrap;column-gap:18px")
 
 
 def _rows(rows: tuple[Row, ...], units: Units) -> str:

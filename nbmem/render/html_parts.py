@@ -57,20 +57,17 @@ def chip(category: str) -> str:
     return tag("span", letter_of(category), style, title=category)
 
 
-def swatch(opacity: str) -> str:
+def swatch(colour: str) -> str:
     """Returns the little square that says which part of a bar is meant."""
-    style = f"display:inline-block;width:9px;height:9px;border-radius:2px;background:{BAR}"
-    return tag("span", "", f"{style};opacity:{opacity}", aria_hidden="true")
-
-
-BAR = colour_of("parameter")
+    style = f"display:inline-block;width:9px;height:9px;border-radius:2px;background:{colour}"
+    return tag("span", "", style, aria_hidden="true")
 
 
 def bar(parts: Iterable[tuple[float, str]], sentence: str) -> str:
-    """Returns a bar of parts, each a share from 0 to 1 and an opacity; `sentence` says it."""
+    """Returns a bar of parts, each a share from 0 to 1 and a colour; `sentence` says it."""
     pieces = "".join(
-        tag("div", "", f"width:{share * 100:.2f}%;background:{BAR};opacity:{opacity}")
-        for share, opacity in parts
+        tag("div", "", f"width:{share * 100:.2f}%;background:{colour}")
+        for share, colour in parts
         if share > 0
     )
     style = (

@@ -51,7 +51,12 @@ def table_html(table: Table) -> str:
 
 def _headings(columns: tuple[Column, ...]) -> str:
     return parts.row(
-        tag("th", escape(c.heading), f"{_style(c)};font-weight:normal;{parts.QUIET}", scope="col")
+        tag(
+            "th",
+            escape(f"{c.heading} {c.unit}".rstrip()),
+            f"{_style(c)};font-weight:normal;{parts.QUIET}",
+            scope="col",
+        )
         for c in columns
     )
 

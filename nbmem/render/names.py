@@ -6,7 +6,8 @@ import re
 import unicodedata
 
 _LONGEST = 2000
-_INDEX = re.compile(r"\[[^\[\]'\"]*\]|\.\d+(?=\.|$|\[)")
+_INDEX = re.compile(r"""\['[^']*'\]|\["[^"]*"\]|(\[)[^\[\]'"]*\]|(\.)\d+(?=\.|$|\[)""")
+"""A key in quotes, which is kept; an index in brackets; a number between dots."""
 _WIDE = frozenset("WF")
 _NO_WIDTH = frozenset({"Mn", "Me"})
 
@@ -82,7 +83,13 @@ def pattern_of(name: str) -> str:
     >>> pattern_of("model.12.bias")
     'model.*.bias'
     """
-    return _INDEX.sub(lambda match: "[*]" if match[0][0] == "[" else ".*", name)
+    return _INDEX.sub(_starred, name)
+
+
+def _starred(match: re.Match[str]) -> str:
+    if match[1]:
+        return "[*]"
+    return ".*" if match[2] else match[0]
 
 
 def words_of(shape: tuple[int, ...], dtype: str) -> str:

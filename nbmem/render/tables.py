@@ -26,6 +26,8 @@ class Column:
     """Right-aligned."""
     elastic: bool = False
     """Loses the middle of its texts where there is no room."""
+    unit: str = ""
+    """Of all its figures."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,7 @@ def sizes(
     known = tuple(values)
     unit = column_unit(known, units)
     texts = tuple(unit.format(value, signed=signed) for value in known)
-    return Column(f"{heading} {unit.suffix}", texts, figures=True)
+    return Column(heading, texts, figures=True, unit=unit.suffix)
 
 
 def history_table(records: Sequence[CellRecord], units: Units) -> Table:
@@ -62,7 +64,7 @@ def history_table(records: Sequence[CellRecord], units: Units) -> Table:
         Column("time", tuple(format_seconds(_seconds(r)) for r in records), figures=True),
         sizes("peak", (d.peak if d else None for d in main), units),
         sizes("change", (d.delta if d else None for d in main), units, signed=True),
-        Column("status", tuple(_status(record) for record in records)),
+        Column("status", tuple(_status(record) for record in records), elastic=True),
     ]
     if len(devices) > 1:
         columns.insert(4, Column("device", tuple(clean(d.device) if d else "" for d in main)))
@@ -93,6 +95,8 @@ def _title(record: CellRecord) -> str:
 
 
 def _status(record: CellRecord) -> str:
+    if record.status == "oom":
+        return "out of memory"
     return status_words(record).removeprefix("error · ")
 
 

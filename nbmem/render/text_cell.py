@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 _INDENT = "  "
 _WORD = 8
 """Columns of the word that begins a line: `stayed  `."""
-_EIGHTHS = " ▏▎▍▌▋▊▉"
 _GREY, _PLAIN = "\x1b[90m", "\x1b[0m"
 
 
@@ -89,8 +88,8 @@ def _bar(bar: Bar, width: int) -> str:
     """Returns held, changed and peak as dark, middle and light blocks, the rest as dots."""
     ends = (bar.held, bar.held + bar.changed, bar.held + bar.changed + bar.peak)
     marks = [round(end * width) for end in ends]
-    if ends[-1] > 0:
-        marks[-1] = max(marks[-1], 1)
+    if marks[-1] == 0 and ends[-1] > 0:  # what is there is seen, however little it is
+        marks = [int(end > 0) for end in ends]
     dark, middle, light = marks[0], marks[1] - marks[0], marks[2] - marks[1]
     return "█" * dark + "▓" * middle + "▒" * light + "░" * (width - marks[2])
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _GAP = "  "
 _NARROWEST = 12
 _LONGEST = 48
-"""Columns that a text which is not elastic may take."""
+"""Columns that a text that is not elastic may take."""
 
 
 def history_table_text(
@@ -80,21 +80,25 @@ def table_text(table: Table, width: int) -> str:
 
 def _grid(columns: tuple[Column, ...], width: int) -> list[str]:
     widths = [_natural(column) for column in columns]
-    over = sum(widths) + len(_GAP) * len(widths) - width
+    over = sum(widths) + len(_GAP) * (len(widths) - 1) - width
     for index, column in enumerate(columns):
         if column.elastic and over > 0:
-            widths[index] = max(widths[index] - over, min(_NARROWEST, widths[index]))
+            kept = max(widths[index] - over, min(_NARROWEST, widths[index]))
+            over -= widths[index] - kept
+            widths[index] = kept
     rows = zip(*(column.texts for column in columns), strict=True)
-    return [_row(cells, columns, widths) for cells in (_headings(columns), *rows)]
+    return [_row(cells, columns, widths) for cells in (*_headings(columns), *rows)]
 
 
 def _natural(column: Column) -> int:
-    widest = max(map(width_of, (column.heading, *column.texts)))
+    widest = max(map(width_of, (column.heading, column.unit, *column.texts)))
     return widest if column.elastic else min(widest, _LONGEST)
 
 
-def _headings(columns: tuple[Column, ...]) -> tuple[str, ...]:
-    return tuple(column.heading for column in columns)
+def _headings(columns: tuple[Column, ...]) -> list[tuple[str, ...]]:
+    """Returns the line of headings, and one of units where there are any."""
+    lines = [tuple(column.heading for column in columns), tuple(column.unit for column in columns)]
+    return lines if any(lines[1]) else lines[:1]
 
 
 def _row(cells: Sequence[str], columns: tuple[Column, ...], widths: list[int]) -> str:
@@ -102,4 +106,4 @@ def _row(cells: Sequence[str], columns: tuple[Column, ...], widths: list[int]) -
         pad(shorten_middle(cell, width), width, right=column.figures)
         for cell, column, width in zip(cells, columns, widths, strict=True)
     ]
-    return (_GAP + _GAP.join(parts)).rstrip()
+    return _GAP.join(parts).rstrip()

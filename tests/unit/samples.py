@@ -1,0 +1,169 @@
+"""Records for tests of rendering and history, written out by hand."""
+
+from nbmem.records import CellRecord, DeviceDelta, Note, StepSummary, StorageRecord
+
+KIB, MIB, GIB = 2**10, 2**20, 2**30
+CARD = 8514772664
+"""7.93 GiB."""
+
+
+def storage(key, size, category, *names, device="cuda:0", shape=(16,), dtype="float32", **more):
+    facts = {"created_by": 7, "created_in": 7, "views": 1, "visible": bool(names)} | more
+    return StorageRecord(
+        key=key,
+        bytes=size,
+        device=device,
+        dtype=dtype,
+        shape=shape,
+        category=category,
+        names=names,
+        **facts,
+    )
+
+
+def delta(device="cuda:0", *, before=0, after=0, peak=0, capacity=CARD, **more):
+    change = None if before is None or after is None else after - before
+    facts = {"reserved_before": None, "reserved_after": None, "unattributed": 0} | more
+    return DeviceDelta(device, before, after, change, peak, capacity=capacity, **facts)
+
+
+def cell(serial=7, *deltas, count=7, label=None, first_line="x = f(y)", created=(), **more):
+    facts = {
+        "cell_id": None,
+        "run": 1,
+        "started_at": 1.7e9 + serial,
+        "seconds": 4.2,
+        "status": "ok",
+        "error": None,
+        "freed": {},
+        "resized": {},
+    } | more
+    return CellRecord(
+        serial=serial,
+        execution_count=count,
+        label=label,
+        first_line=first_line,
+        devices={d.device: d for d in deltas},
+        created=tuple(created),
+        **facts,
+    )
+
+
+def adam_states(count, each):
+    return [
+        storage(100 + 2 * n + k, each, "optimizer state", f"opt.state[model.{n}.weight]['{state}']")
+        for n in range(count)
+        for k, state in enumerate(("exp_avg", "exp_avg_sq"))
+    ]
+
+
+TRAINED = cell(
+    7,
+    delta(
+        before=512 * MIB,
+        after=812 * MIB,
+        peak=3328599654,
+        reserved_before=GIB,
+        reserved_after=4 * GIB,
+        unattributed=64 * MIB,
+    ),
+    label="train one epoch",
+    created=[
+        *adam_states(7, 16 * MIB),
+        storage(1, 64 * MIB, "user", "feats", shape=(1024, 16384)),
+        storage(2, 12 * MIB, "saved for backward", "loss → graph", shape=(3, 1024, 1024)),
+    ],
+    freed={"cuda:0": 64 * MIB},
+)
+QUIET = cell(
+    8,
+    delta(before=512 * MIB, after=512 * MIB, peak=512 * MIB),
+    count=8,
+    first_line="feats.shape",
+    seconds=0.0012,
+)
+FAILED = cell(
+    9,
+    delta(before=512 * MIB, after=600 * MIB, peak=700 * MIB, capacity=8 * GIB),
+    count=9,
+    first_line="x = make(loader)",
+    run=3,
+    status="error",
+    error="ValueError: batch of 0\nrows",
+    created=[storage(3, 88 * MIB, "user", "x", shape=(22, 1048576))],
+)
+OUT_OF_MEMORY = cell(
+    10,
+    delta(before=812 * MIB, after=812 * MIB, peak=8267812045),
+    count=10,
+    label="bigger batch",
+    seconds=75.0,
+    status="oom",
+    error="torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.00 GiB.",
+)
+UNKNOWN = cell(
+    11,
+    delta(
+        before=None,
+        after=812 * MIB,
+        peak=None,
+        capacity=None,
+        unattributed=None,
+        notes=(Note("peak", "other_threads", "the peak is that of this thread"),),
+    ),
+    count=11,
+    first_line="y = f(x)",
+    notes=(Note("created", "no_scan", "What stayed is not listed: --no-scan was given"),),
+)
+STEPS = cell(
+    12,
+    delta(before=512 * MIB, after=512 * MIB + 122880000, peak=3328599654),
+    count=None,
+    label="forward",
+    steps=StepSummary(
+        10_000, 42.0, {"cuda:0": 2791728742}, {"cuda:0": 13000}, {"cuda:0": 122880000}
+    ),
+)
+ON_CPU = cell(
+    13,
+    delta("cpu", before=1245184, after=1785856, peak=12 * MIB, capacity=62 * GIB),
+    delta(
+        "host",
+        before=1288490189,
+        after=1610612736,
+        peak=1717986918,
+        capacity=62 * GIB,
+        unattributed=None,
+    ),
+    count=13,
+    label="train one epoch",
+    created=[
+        *[storage(n, 40_000, "gradient", f"model.{n}.weight.grad", device="cpu") for n in range(5)],
+        storage(20, 180_000, "user", "x", device="cpu", shape=(1797, 1, 8, 8)),
+        storage(21, 14_376, "user", "y", device="cpu", shape=(1797,), dtype="int64"),
+        storage(22, 4, "user", "loss", device="cpu", shape=()),
+    ],
+)
+HOSTILE = cell(
+    15,
+    delta(before=0, after=64 * MIB, peak=64 * MIB, capacity=8 * GIB),
+    count=15,
+    first_line="特徴 = f()\x1b[31m\nred\u202e",
+    error="<script>\ud800",
+    created=[
+        storage(1, 40 * MIB, "user", "<img src=x onerror=alert(1)>"),
+        storage(2, 20 * MIB, "user", "n" * 10_000),
+        storage(3, 4 * MIB, "user", "特徴量" * 30, dtype="<b>"),
+    ],
+    notes=(Note("x", "y", 'a "quoted" <note>\nof two lines'),),
+)
+SAMPLES = {
+    "trained": TRAINED,
+    "quiet": QUIET,
+    "failed": FAILED,
+    "out_of_memory": OUT_OF_MEMORY,
+    "unknown": UNKNOWN,
+    "steps": STEPS,
+    "on_cpu": ON_CPU,
+    "hostile": HOSTILE,
+}
