@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from samples import SAMPLES, TRAINED
 
 from nbmem.records import (
     SCHEMA,
@@ -15,7 +16,6 @@ from nbmem.records import (
     from_json,
     to_json,
 )
-from samples import SAMPLES, TRAINED
 
 
 @pytest.mark.parametrize("record", SAMPLES.values(), ids=SAMPLES)
