@@ -62,7 +62,10 @@ def _headings(columns: tuple[Column, ...]) -> str:
 
 
 def _style(column: Column) -> str:
-    return parts.FIGURE if column.figures else f"{parts.CELL};text-align:left"
+    if column.figures:
+        return parts.FIGURE
+    wrapping = "" if column.elastic and column.heading != "status" else ";white-space:nowrap"
+    return f"{parts.CELL};text-align:left{wrapping}"
 
 
 def _row(cells: tuple[str, ...], table: Table, number: int) -> str:
