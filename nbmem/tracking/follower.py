@@ -43,6 +43,8 @@ class Follower(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._plans: dict[int, tuple[int, Any, Any]] = {}
         self._waiting: Any = None
         self._depth = 0
+        self.failure: str | None = None
+        """What went wrong in here, in words; the user's call went on."""
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
@@ -70,7 +72,7 @@ class Follower(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if type(result) is _Tensor and not _function_mode_is_on():
                 try:
                     self._note(untyped_storage(result))
-                except RuntimeError:  # sparse
+                except Exception:  # sparse, as a rule; nothing may reach the user's call
                     self.note_all(result)
             else:
                 self.note_all(result)
@@ -82,14 +84,21 @@ class Follower(TorchDispatchMode):  # type: ignore[no-untyped-call]
         # An overload's own call only hands on to `_op`. The operation is kept, so that its id is
         # never another's.
         call = func._op if type(func) is torch._ops.OpOverload else func
-        learned = self._plans[id(func)] = (plan_of(func), call, func)
+        try:
+            plan = plan_of(func)
+        except Exception:  # some callers are C++ that cannot bear an exception
+            plan = MANY
+        learned = self._plans[id(func)] = (plan, call, func)
         return learned
 
     def note_all(self, value: Any) -> None:
-        """Enters the storages of every tensor in `value`."""
-        with bare_torch():
-            if _note_tensors(value, self._note):
-                self._table.parts_seen = True
+        """Enters the storages of every tensor in `value`. Never raises."""
+        try:
+            with bare_torch():
+                if _note_tensors(value, self._note):
+                    self._table.parts_seen = True
+        except Exception as error:
+            self.failure = f"{type(error).__name__}: {error}"
 
     def switch_off(self) -> None:
         """Makes the mode enter nothing any more, wherever it still stands."""

@@ -90,6 +90,9 @@ class CpuTracker:
         """Returns what could not be seen since the last `start` from zero."""
         if self._starts:
             self._look_for_compiled()
+        for follower in self._followers.values():
+            if follower.failure is not None:
+                self._add("broken", f"nbmem could not enter a storage ({follower.failure}).")
         return list(self._notes.values())
 
     def note_unseen(self, first_serial: int) -> list[Note]:
@@ -113,6 +116,8 @@ class CpuTracker:
 
     def _begin(self) -> None:
         self._notes.clear()
+        for follower in self._followers.values():
+            follower.failure = None
         self._compiled_before = wrapped.compiled_calls()
         self._inductor_before = _INDUCTOR in sys.modules
         _set_fork_hook()
