@@ -18,6 +18,8 @@ def clean(text: str) -> str:
     Control characters, line breaks, marks that turn the direction of writing and half surrogates
     are written as escapes.
     """
+    if len(text) <= _LONGEST and text.isprintable():
+        return text
     if len(text) > _LONGEST:
         half = _LONGEST // 2
         text = f"{text[:half]}…{text[-half:]}"
