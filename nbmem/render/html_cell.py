@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 _HELD, _CHANGED, _PEAK = parts.NEUTRAL, "#0072B2", "#6BB3DE"
 """Colours of the parts of a bar: grey was there, blue is the cell's, light blue came and went."""
-_MOST_LISTED = 200
+_MOST_LISTED = 40
+"""Each listed storage is half a kilobyte in the saved notebook."""
 
 
 def cell_report_html(record: CellRecord, *, units: Units = "IEC", rows: int = 6) -> str:
