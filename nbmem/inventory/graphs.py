@@ -7,6 +7,7 @@ not depend on what else is alive.
 from __future__ import annotations
 
 import re
+import time
 from collections import Counter
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -55,10 +56,13 @@ def _labels(saved: list[SavedTensor]) -> list[tuple[str, SavedTensor]]:
     return labels
 
 
-def label_storages(root: torch.Tensor, addresses: Iterable[int]) -> list[tuple[int, str]]:
-    """Returns the label of each storage with one of these addresses (`_cdata`), and the address.
+def label_storages(
+    root: torch.Tensor, addresses: Iterable[int], deadline: float
+) -> tuple[list[tuple[int, str]], bool]:
+    """Returns (address, label) for storages with these addresses (`_cdata`), and whether for all.
 
-    Walks no further than to the last of them. To be called within `bare_torch()`.
+    Walks no further than to the last of them, and not beyond the deadline (`time.perf_counter`).
+    To be called within `bare_torch()`.
     """
     wanted = set(addresses)
     labels: list[tuple[int, str]] = []
@@ -68,11 +72,11 @@ def label_storages(root: torch.Tensor, addresses: Iterable[int]) -> list[tuple[i
             if storage._cdata in wanted:
                 wanted.remove(storage._cdata)
                 labels.append((storage._cdata, with_word(label, word)))
-        return not wanted
+        return not wanted or time.perf_counter() > deadline
 
     if wanted:
         _walk(root, tell)
-    return labels
+    return labels, not wanted
 
 
 def find_label(root: torch.Tensor, label: str) -> torch.Tensor | None:

@@ -72,25 +72,30 @@ class Join:
         self, scan: HeapScan, roots: list[tuple[torch.Tensor, str | None]], deadline: float
     ) -> None:
         """Names what only a graph keeps after the named tensor that the graph belongs to."""
-        wanted: dict[int, dict[int, Row]] = {}
+        for root, rows in self._unnamed_by_root(scan).items():
+            tensor, name = roots[root]
+            if name is None:
+                continue
+            unnamed = [address for address, row in rows.items() if not row.names]
+            labels, complete = label_storages(tensor, unnamed, deadline)
+            for address, label in labels:
+                rows[address].add_name(join_name(name, label))
+            if not complete and time.perf_counter() > deadline:
+                sentence = "names incomplete: budget reached before all graphs were walked"
+                self.notes.append(Note("names", "budget", sentence))
+                return
+
+    def _unnamed_by_root(self, scan: HeapScan) -> dict[int, dict[int, Row]]:
+        """Returns, for each tensor with a graph, what that keeps without a name, by address."""
+        found: dict[int, dict[int, Row]] = {}
         for saved in scan.saved:
             if saved.root is None:
                 continue
             for part in parts_of(saved.tensor):
                 row = self._row_of(part.storage)
                 if row is not None and not row.names:
-                    wanted.setdefault(saved.root, {})[part.storage._cdata] = row
-        for root, rows in wanted.items():
-            if time.perf_counter() > deadline:
-                sentence = "names incomplete: budget reached before all graphs were named"
-                self.notes.append(Note("names", "budget", sentence))
-                return
-            tensor, name = roots[root]
-            if name is None:
-                continue
-            unnamed = {address: row for address, row in rows.items() if not row.names}
-            for address, label in label_storages(tensor, unnamed):
-                rows[address].add_name(join_name(name, label))
+                    found.setdefault(saved.root, {})[part.storage._cdata] = row
+        return found
 
     def write_records(self, origin_of: OriginOf) -> list[StorageRecord]:
         """Returns the records of all storages that live."""

@@ -48,15 +48,17 @@ def take_inventory(
         namespace: the user's variables.
         output_cache: `Out[3]`, `_` and the like; their names come after the variables'.
         origin_of: (execution count, record serial) of the cell that made a storage, by its serial.
-        budget: seconds for the walk of names; a note says so where they did not suffice.
+        budget: seconds for walking names and naming graphs; where they do not suffice, a note
+            says so, and what has no name yet is listed without one.
         now: seconds since the epoch.
     """
     with _collector_at_rest():
-        deadline = time.perf_counter() + budget
+        started = time.perf_counter()
         trail = NameWalk(budget).run(namespace, output_cache or {})
+        left = budget - (time.perf_counter() - started)
         try:
             with bare_torch():
-                return _list_all(table, trail, origin_of, deadline, now)
+                return _list_all(table, trail, origin_of, left, now)
         finally:
             trail.clear()
 
@@ -74,7 +76,7 @@ def _collector_at_rest() -> Iterator[None]:
 
 
 def _list_all(
-    table: StorageTable, trail: Trail, origin_of: OriginOf, deadline: float, now: float
+    table: StorageTable, trail: Trail, origin_of: OriginOf, left: float, now: float
 ) -> Inventory:
     roots = _find_roots(trail)
     with scan_heap(table, first=[trail.tensors[index] for index in roots]) as scan:
@@ -83,6 +85,7 @@ def _list_all(
         join = Join(table)
         join.take_trail(trail, names)
         join.take_scan(scan, trail)
+        deadline = time.perf_counter() + left
         join.name_saved(scan, _name_roots(trail, roots, names), deadline)
         records = join.write_records(origin_of)
         notes = (*scan.notes, *trail.notes, *join.notes)

@@ -303,3 +303,37 @@ def test_a_walk_that_runs_out_of_time_says_so():
     (note,) = [note for note in inventory.notes if note.field == "names"]
     assert note.code == "budget"
     assert note.sentence.startswith("names incomplete: budget of -1 s reached after ")
+
+
+def test_a_graph_that_is_too_long_for_the_time_left_says_so(monkeypatch):
+    from nbmem.inventory import graphs
+
+    x = torch.ones(3, requires_grad=True)
+    for _ in range(50):
+        x = x.exp()
+    ticks = iter(range(100))
+    monkeypatch.setattr(graphs.time, "perf_counter", lambda: next(ticks))
+    labels, complete = graphs.label_storages(x.sum(), {0}, deadline=10)
+    assert ([], False) == (labels, complete)
+    assert 12 == next(ticks)  # twelve nodes' values were looked at, the last past the deadline
+
+
+def test_two_results_over_one_body_are_each_named_from_themselves():
+    body = torch.ones(3, requires_grad=True).exp()
+    first, second = body.exp().sum(), body.sin().exp().sum()
+    names = {
+        name
+        for record in take_inventory(
+            StorageTable(), {"first": first, "second": second}, budget=60, now=0.0
+        ).storages
+        for name in record.names
+    }
+    # first: sum 0, exp 1, exp 2, leaf 3. second: sum 0, exp 1, sin 2, exp 3, leaf 4.
+    assert {
+        "first",
+        "second",
+        "first → graph[1] ExpBackward0.result",
+        "first → graph[2] ExpBackward0.result",
+        "first → graph[3] AccumulateGrad.variable",
+        "second → graph[1] ExpBackward0.result",
+    } == names
