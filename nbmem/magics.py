@@ -59,7 +59,7 @@ run_cell_directly.__doc__ = gpumem_cell.__doc__
 def _status(session: Session, rest: str) -> None:
     _refuse(rest, "%gpumem")
     readings = session.read_devices()
-    _show(render.status_bundle(readings, units=session.settings.units))
+    _show(render.status_bundle(readings, units=session.units))
 
 
 def _on(session: Session, rest: str) -> None:
@@ -76,13 +76,13 @@ def _off(session: Session, rest: str) -> None:
 
 def _history(session: Session, rest: str) -> None:
     _refuse(rest, "%gpumem history")
-    _show(render.history_bundle(session.history.records(), units=session.settings.units))
+    _show(render.history_bundle(session.history.records(), units=session.units))
 
 
 def _tensors(session: Session, rest: str) -> None:
     rows = _number(rest, "%gpumem tensors 50") if rest else _ROWS
     inventory = session.take_inventory()
-    _show(render.storages_bundle(inventory, units=session.settings.units, rows=rows))
+    _show(render.storages_bundle(inventory, units=session.units, rows=rows))
 
 
 def _panel(session: Session, rest: str) -> None:

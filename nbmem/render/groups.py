@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 SHORT = {"saved for backward": "saved"}
 """Categories whose name is long for a column."""
+_GRAPH = " → graph"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +89,14 @@ def _group(storages: Iterable[StorageRecord]) -> list[Names]:
 
 def _pattern(storage: StorageRecord) -> str:
     if storage.names:
-        return pattern_of(clean(storage.names[0]))
+        return pattern_of(_whole_graph(clean(storage.names[0])))
     return "small ones" if storage.stands_for > 1 else _nameless(storage)
+
+
+def _whole_graph(name: str) -> str:
+    """What one graph saved is told together: what counts is the name that keeps the graph."""
+    root, arrow, _ = name.partition(_GRAPH)
+    return f"{root}{arrow}"
 
 
 def _nameless(storage: StorageRecord) -> str:
@@ -102,5 +109,5 @@ def _names(pattern: str, storages: list[StorageRecord]) -> Names:
     if count > 1:
         return Names(pattern, count, size, "")
     (only,) = storages
-    text = clean(only.names[0]) if only.names else pattern
+    text = _whole_graph(clean(only.names[0])) if only.names else pattern
     return Names(text, 1, size, words_of(only.shape, clean(only.dtype)))

@@ -13,7 +13,7 @@ from nbmem.units import Units, column_unit, format_bytes, format_count, format_s
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from nbmem.records import CellRecord, DeviceDelta, DeviceReading, Inventory, StorageRecord
+    from nbmem.records import CellRecord, DeviceDelta, DeviceReading, Inventory, Note, StorageRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ def status_table(readings: Sequence[DeviceReading], units: Units) -> Table:
         return Table("Devices", (), ("No device can be read: import torch, then run %gpumem.",))
     rows = [row for reading in readings for row in _reading(reading, units)]
     device, figure, counts = zip(*rows, strict=True)
-    sentences = dict.fromkeys(clean(n.sentence) for r in readings for n in r.notes)
+    sentences = dict.fromkeys(clean(n.sentence) for r in readings for n in _notes(r))
     columns = (
         Column("device", device),
         Column("bytes", figure, figures=True),
@@ -170,14 +170,28 @@ _COUNTS = {
 }
 
 
+_FIGURES = {
+    "accelerator": {
+        "peak_allocated": "its peak",
+        "reserved": "reserved by torch's allocator",
+        "driver_used": "in use by all processes",
+    },
+    "cpu": {},
+    "host": {"peak_allocated": "its peak", "driver_used": "in use by all processes"},
+}
+"""Figures that a kind of device has at all, beside the first; an unknown one of these is told."""
+_FIELDS = {"peak_allocated", "requested", "active", "reserved", "driver_used"}
+
+
+def _notes(reading: DeviceReading) -> list[Note]:
+    shown = _FIGURES.get(reading.kind, {})
+    return [note for note in reading.notes if note.field in shown or note.field not in _FIELDS]
+
+
 def _reading(reading: DeviceReading, units: Units) -> list[tuple[str, str, str]]:
     missing = {note.field for note in reading.notes}
-    figures = [
-        ("allocated", reading.allocated, _COUNTS.get(reading.kind, "allocated")),
-        ("peak_allocated", reading.peak_allocated, "its peak"),
-        ("reserved", reading.reserved, "reserved by torch's allocator"),
-        ("driver_used", reading.driver_used, "in use by all processes"),
-    ]
+    words = {"allocated": _COUNTS.get(reading.kind, "allocated"), **_FIGURES.get(reading.kind, {})}
+    figures = [(field, getattr(reading, field), what) for field, what in words.items()]
     kept = [(f, size, what) for f, size, what in figures if size is not None or f in missing]
     texts = [(format_bytes(size, units), what) for _, size, what in kept] or [("?", "allocated")]
     if reading.capacity:

@@ -22,6 +22,7 @@ from nbmem.session.request import CellLine, CellRequest
 from nbmem.session.settings import NbMem
 from nbmem.session.troubles import Troubles
 from nbmem.tracking import CpuTracker
+from nbmem.units import Units
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -64,6 +65,11 @@ class Session:
 
     def _autosave(self, path: str) -> None:
         self.history.autosave_to(path or None)
+
+    @property
+    def units(self) -> Units:
+        """`IEC` or `SI`, as set."""
+        return "SI" if self.settings.units == "SI" else "IEC"
 
     # Looking: nothing here changes what is alive.
 
@@ -125,7 +131,7 @@ class Session:
         from nbmem.render import report_bundle
 
         settings = self.settings
-        display(report_bundle(record, units=settings.units, rows=settings.rows), raw=True)
+        display(report_bundle(record, units=self.units, rows=settings.rows), raw=True)
 
     # Acting: each act is room `reclaim`'s, with its proof.
 

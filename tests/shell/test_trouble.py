@@ -118,9 +118,9 @@ def test_what_breaks_inside_is_one_line_in_the_report(notebook, monkeypatch, cap
     monkeypatch.undo()
     assert 42 == result.result
     notes = [note.sentence for note in notebook.records[-1].notes if note.code == "broken"]
-    assert [
+    assert (
         f"nbmem could not {doing}: LookupError: the room is on fire (`%gpumem errors` shows where)"
-    ] == notes
+    ) in notes
     assert f"nbmem could not {doing}" in " ".join(notebook.reports[-1].split())
     capsys.readouterr()
     notebook.run("%gpumem errors")

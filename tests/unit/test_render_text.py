@@ -198,3 +198,24 @@ def test_nothing_in_a_name_moves_the_cursor():
 )
 def test_names_of_one_loop_have_one_pattern(pattern, name):
     assert pattern == pattern_of(name)
+
+
+def test_what_one_graph_saved_is_one_name():
+    saved = tuple(
+        storage(n, KIB, "saved for backward", f"losses[{n}] → graph[{n + 3}] MulBackward0.self")
+        for n in range(6)
+    )
+    text = cell_report_text(cell(7, delta(after=6 * KIB, peak=6 * KIB), created=saved))
+    assert "saved  losses[*] → graph  6 storages" in text
+
+
+def test_status_of_a_cpu_leaves_out_what_a_cpu_has_not():
+    nothing = dict.fromkeys(("requested", "active", "reserved", "driver_used", "peak_allocated"))
+    notes = tuple(Note(field, "not_counted", f"about {field}") for field in nothing)
+    reading = DeviceReading(
+        "cpu", "cpu", None, allocated=1024, capacity=2048, notes=notes, **nothing
+    )
+    told = status_text([reading])
+    assert "1.00 KiB  in torch's CPU storages" in told
+    assert "?" not in told
+    assert "about" not in told
