@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from keyword import iskeyword
 from typing import Any
 
 NAMELESS = -1
@@ -103,7 +104,9 @@ def write_explicit(base: str, step: Step, key: Any) -> str:
 
 
 def _can_follow_dot(step: Step, key: str) -> bool:
-    return key.isidentifier() or (step in _MODULE_STEPS and key.isdecimal())
+    if step in _MODULE_STEPS:
+        return key.isidentifier() or key.isdecimal()  # as in `named_parameters`
+    return key.isidentifier() and not iskeyword(key)
 
 
 _MODULE_STEPS = frozenset((Step.PARAMETER, Step.BUFFER, Step.MODULE))

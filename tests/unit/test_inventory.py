@@ -87,6 +87,18 @@ def test_the_gradient_of_a_leaf_without_a_name_is_a_gradient():
     assert ["gradient", "unknown"] == sorted(record.category for record in records)
 
 
+def test_what_a_graph_alone_keeps_is_what_it_was():
+    def make(leaf):
+        loss = (leaf * 2).pow(2).sum()
+        loss.backward(retain_graph=True)
+        return loss
+
+    loss, other = make(torch.ones(97, requires_grad=True)), make(nn.Parameter(torch.ones(101)))
+    kinds = {(r.bytes, r.category) for r in take({"loss": loss, "other": other}).storages}
+    assert {(97 * 4, "saved for backward"), (97 * 4, "gradient")} <= kinds
+    assert {(101 * 4, "parameter"), (101 * 4, "gradient")} <= kinds
+
+
 def test_what_is_saved_and_also_named_by_the_user_is_the_users():
     x = torch.ones(3, requires_grad=True)
     y = x.exp()  # ExpBackward0 saves its result

@@ -52,6 +52,10 @@ def as_attribute(tensor):
     return types.SimpleNamespace(inner=[tensor])
 
 
+def as_keyword(tensor):
+    return types.SimpleNamespace(**{"lambda": tensor})
+
+
 def as_strange_attribute(tensor):
     holder = types.SimpleNamespace()
     vars(holder)["two words"] = tensor
@@ -104,6 +108,7 @@ class Key:
         (lambda t: Slotted(t), "v.kept"),
         (lambda t: Pair(t, 1), "v.left"),
         (as_attribute, "v.inner[0]"),
+        (as_keyword, "vars(v)['lambda']"),
         (as_strange_attribute, "vars(v)['two words']"),
         (in_array, "v[1]"),
         (in_table, "v[1, 0]"),
