@@ -14,6 +14,7 @@ from nbmem.heap.storages import is_nested, is_quantized, untyped_storage
 from nbmem.inventory.gradients import gradient_of
 from nbmem.inventory.graphs import join_name, label_storages
 from nbmem.inventory.parts import parts_of
+from nbmem.inventory.paths import Step
 from nbmem.inventory.rows import GRADIENT, OF_STEP, OPTIMIZER_STATE, PARAMETER, UNKNOWN, Row
 from nbmem.inventory.trail import STATE
 from nbmem.records import Note, StorageRecord
@@ -43,6 +44,8 @@ class Join:
             category = OPTIMIZER_STATE if in_state[node] else OF_STEP[step]
             for row, word in rows_of[tensor]:
                 row.add_name(f"{name} ({word})" if word else name)
+                if step is Step.VARIABLE and row.best is trail.tensors[tensor]:
+                    row.lead_with(name)
                 if category < row.category:
                     row.category = category
         for index, more in trail.more.items():

@@ -38,7 +38,7 @@ _BARE = Note(
 class Row:
     """One storage: the tensors that share it, their names, what it is for."""
 
-    __slots__ = ("best", "best_named", "category", "more", "names", "saved", "seen", "views")
+    __slots__ = ("best", "best_named", "category", "led", "more", "names", "saved", "seen", "views")
 
     def __init__(self) -> None:
         self.best: torch.Tensor | None = None
@@ -47,6 +47,7 @@ class Row:
         self.names: tuple[str, ...] = ()
         self.more = 0
         self.category = UNKNOWN
+        self.led = False
         self.saved = False
         self.seen = False
         """Whether Python holds it, be it as a bare storage."""
@@ -82,6 +83,12 @@ class Row:
             self.names += (name,)
         else:
             self.more += 1
+
+    def lead_with(self, name: str) -> None:
+        """Puts a variable before others that are only views: its tensor gives the shape."""
+        if not self.led and name in self.names:
+            self.names = (name, *(other for other in self.names if other != name))
+            self.led = True
 
     def is_for(self, category: int) -> None:
         """Takes a category that one of the tensors gives it; the first of CATEGORIES wins."""

@@ -127,7 +127,7 @@ def test_a_figure_is_the_bytes_of_the_storage_and_views_count_once():
         record.shape,
         record.views,
     )
-    assert ("view", "base", "other") == record.names
+    assert ("base", "view", "other") == record.names
 
 
 def test_the_shape_is_that_of_a_named_tensor_even_if_a_larger_one_has_no_name():

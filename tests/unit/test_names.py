@@ -161,6 +161,11 @@ def test_a_view_gives_its_storage_a_second_name():
     assert ("x", "head") == names_of(x, {"x": x, "head": x[:2]})
 
 
+def test_the_variable_that_shows_all_of_a_storage_comes_before_its_views():
+    x = torch.ones(10)
+    assert ("x", "head", "batch[0]") == names_of(x, {"head": x[:2], "x": x, "batch": [x]})
+
+
 def test_shorter_ways_come_first_and_outputs_last():
     x = torch.ones(3)
     namespace = {"deep": [[[x]]], "shallow": [x], "x": x}
