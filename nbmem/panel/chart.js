@@ -154,7 +154,10 @@ class ChartView {
     // A few cells keep the bars of many: one bar as wide as the chart reads as a background.
     const span = Math.max(bars, 8);
     const end = this.shown - 0.4 + (span - bars);
-    this.xRange.setv({ start: end - span - 0.2, end, bounds: [-0.6, Math.max(end, span - 0.4)] });
+    // One after the other: a range keeps itself within the bounds it has at that moment.
+    this.xRange.bounds = null;
+    this.xRange.setv({ start: end - span - 0.2, end });
+    this.xRange.bounds = [-0.6, Math.max(end, span - 0.4)];
   }
 
   dress() {

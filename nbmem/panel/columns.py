@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from nbmem.render.chart import cell_label, cell_title, chart_unit
 from nbmem.render.palette import colour_of, ink_of, letter_of
+from nbmem.render.scale import cell_label, cell_title, chart_unit
 from nbmem.units import format_bytes, format_change, format_seconds
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class Column:
     label: str
     tip: str
     kind: str
-    """`name`, `figure`, `quiet` or `badge`."""
+    """`name`, `text`, `figure`, `quiet` or `badge`."""
     width: str
     """A CSS grid track."""
     text: list[str]
@@ -34,6 +34,8 @@ class Column:
     """Numbers to sort by; None: by text."""
     short: str | None = None
     """The label where there is little room."""
+    narrow: str | None = None
+    """The track where there is little room, if another."""
     wide: bool = False
     """Shown only where there is room."""
     colour: list[str] | None = None
@@ -139,7 +141,7 @@ def storage_table(
                [shape_text(s) for s in storages], wide=True),
         Column("dtype", "Type of its elements", "quiet", "64px",
                [s.dtype for s in storages], wide=True),
-        Column("cell", "The cell that made it", "figure", "44px", [_made_by(s) for s in storages],
+        Column("cell", "The cell that made it", "figure", "6ch", [_made_by(s) for s in storages],
                _floats([s.created_by for s in storages]), wide=True),
     ]  # fmt: skip
     if len({storage.device for storage in storages}) > 1:
@@ -151,7 +153,8 @@ def storage_table(
                    "minmax(0, 2fr)", [shorten(storage_name(s)) for s in storages]),
             *wide,
             Column(sizes.unit, "Bytes of the storage; views share it and are counted once",
-                   "figure", "64px", sizes.texts, [float(s.bytes) for s in storages]),
+                   "figure", _track([sizes.unit, *sizes.texts]), sizes.texts,
+                   [float(s.bytes) for s in storages]),
             _category_column(storages),
         ],
         keys=[storage.key for storage in storages],
@@ -196,24 +199,44 @@ def cell_table(records: Sequence[CellRecord], device: str, units: Units) -> Tabl
     peaks = figures(highest, units)
     return TableData(
         columns=[
-            Column("cell", "In[n] of the cell", "figure", "40px", [cell_label(r) for r in newest],
-                   [float(r.serial) for r in newest]),
-            Column("what ran", "Label, or first line", "name", "minmax(0, 1fr)",
+            Column("cell", "In[n] of the cell", "figure", _track([cell_label(r) for r in newest]),
+                   [cell_label(r) for r in newest], [float(r.serial) for r in newest]),
+            Column("what ran", "Label, or first line", "text", "minmax(0, 1fr)",
                    [_row_title(r) for r in newest], alarm=[r.status != "ok" for r in newest]),
-            Column("took", "Time to launch; nothing is synchronized", "figure", "56px",
+            Column("took", "Time to launch; nothing is synchronized", "figure",
+                   _track([format_seconds(r.seconds) for r in newest]),
                    [format_seconds(r.seconds) for r in newest], [r.seconds for r in newest],
                    wide=True),
-            Column(f"peak {peaks.unit}", f"Largest allocated bytes while it ran, on {device}",
-                   "figure", "minmax(56px, 76px)", peaks.texts, _floats(highest),
-                   short=f"▲ {peaks.unit}"),
-            Column(f"stayed {stayed.unit}", f"Allocated after it minus before it, on {device}",
-                   "figure", "minmax(56px, 76px)", stayed.texts, _floats(changes),
-                   short=f"± {stayed.unit}"),
+            _figure_column("peak", "▲", f"Largest allocated bytes while it ran, on {device}",
+                           peaks, highest),
+            _figure_column("stayed", "±", f"Allocated after it minus before it, on {device}",
+                           stayed, changes),
         ],
         keys=[record.serial for record in newest],
         tips=[_cell_tip(record, device, units) for record in newest],
         empty="Each measured cell is a row here, the newest first.",
     )  # fmt: skip
+
+
+def _figure_column(
+    word: str, sign: str, tip: str, shown: Figures, values: Sequence[int | None]
+) -> Column:
+    label, short = f"{word} {shown.unit}", f"{sign} {shown.unit}"
+    return Column(
+        label,
+        tip,
+        "figure",
+        _track([label, *shown.texts]),
+        shown.texts,
+        _floats(values),
+        short=short,
+        narrow=_track([short, *shown.texts]),
+    )
+
+
+def _track(texts: Sequence[str]) -> str:
+    """Returns the grid track that is as wide as the widest of `texts`."""
+    return f"{max(map(len, texts), default=4) + 1}ch"
 
 
 def _floats(values: Sequence[int | None]) -> list[float | None]:
@@ -222,8 +245,8 @@ def _floats(values: Sequence[int | None]) -> list[float | None]:
 
 def _row_title(record: CellRecord) -> str:
     inner = "↳ " if record.parent is not None else ""
-    status = "" if record.status == "ok" else f" · {record.status}"
-    return inner + shorten(cell_title(record)) + status
+    status = "" if record.status == "ok" else f"{record.status} · "
+    return inner + status + shorten(cell_title(record))
 
 
 def _cell_tip(record: CellRecord, device: str, units: Units) -> str:

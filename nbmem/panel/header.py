@@ -10,6 +10,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from nbmem.render.palette import NEUTRAL
+from nbmem.render.scale import chart_unit
 from nbmem.units import format_bytes
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ _FONT = (
     "font-family:var(--jp-ui-font-family,system-ui,sans-serif);"
     "font-size:var(--jp-ui-font-size1,13px);color:var(--jp-ui-font-color1,inherit);"
 )
+_CUT = "min-width:0;overflow:hidden;text-overflow:ellipsis;white-space:nowrap"
 _QUIET = "font-size:var(--jp-ui-font-size0,11px);color:var(--jp-ui-font-color2,GrayText);"
 
 
@@ -112,7 +114,7 @@ def _device_html(
     title = escape(" ".join(filter(None, [reading.device, reading.name])))
     return (
         f'<div style="{_FONT}"><div style="{_ROW}">'
-        f'<span style="overflow:hidden;text-overflow:ellipsis;white-space:nowrap">{title}</span>'
+        f'<span style="{_CUT}">{title}</span>'
         '<span style="white-space:nowrap;font-variant-numeric:tabular-nums">'
         f"{escape(_amount(reading, units))}</span></div>"
         f"{_bar_html(parts, reading, units)}{_words_html(parts, reading, units)}</div>"
@@ -120,10 +122,12 @@ def _device_html(
 
 
 def _amount(reading: DeviceReading, units: Units) -> str:
-    text = format_bytes(reading.allocated, units)
-    if reading.capacity is not None and reading.kind != "cpu":
-        text += f" of {format_bytes(reading.capacity, units)}"
-    return f"{text} allocated" if reading.kind != "cpu" else f"{text} in tensors"
+    if reading.kind == "cpu":
+        return f"{format_bytes(reading.allocated, units)} in tensors"
+    if reading.allocated is None or reading.capacity is None:
+        return f"{format_bytes(reading.allocated, units)} allocated"
+    scale, unit = chart_unit(reading.capacity, units)
+    return f"{reading.allocated / scale:.2f} of {reading.capacity / scale:.2f} {unit}"
 
 
 def _bar_html(parts: list[Part], reading: DeviceReading, units: Units) -> str:

@@ -6,8 +6,8 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from nbmem.records import CATEGORIES
-from nbmem.render.chart import chartable
 from nbmem.render.palette import NEUTRAL, colour_of, ink_of, letter_of
+from nbmem.render.scale import chartable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -52,8 +52,9 @@ class Panel:
     def _build(self, plain: bool) -> None:
         self._acts = Acts(self._session, self.refresh)
         self._body = self._make_body(plain)
-        self._head = HTML(layout=Layout(flex="1 1 auto", min_width="0"))
+        self._head = HTML(layout=Layout(flex="1 1 0", min_width="0", overflow="hidden"))
         self._again = button("⟳", "Read everything again", self._press_again)
+        self._again.layout.width, self._again.layout.flex = "36px", "0 0 auto"
         self._choice = Dropdown(layout=Layout(width="auto", display=HIDDEN), tooltip="Device")
         self._choice.observe(self._device_chosen, "value")
         self._history_title = HTML()

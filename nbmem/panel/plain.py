@@ -46,9 +46,8 @@ class PlainBody:
 
     def show(self, snapshot: Snapshot) -> None:
         """Draws `snapshot`."""
-        self._cells.value = cells_html(
-            cell_table(snapshot.records[-MOST_CELLS:], snapshot.device, snapshot.units)
-        )
+        cells = cell_table(snapshot.records[-MOST_CELLS:], snapshot.device, snapshot.units)
+        self._cells.value = f'<div style="max-height:170px;overflow:auto">{table_html(cells)}</div>'
         storages = snapshot.storages()
         listed = storages[:MOST_STORAGES]
         options = tuple((option_text(s, snapshot.units), s.key) for s in listed)
@@ -73,8 +72,8 @@ def option_text(storage: StorageRecord, units: Units) -> str:
     return f"{size:>9}  {letter_of(storage.category)}  {shorten(storage_name(storage), 60)}"
 
 
-def cells_html(data: TableData) -> str:
-    """Returns the table of cells as HTML, inline styles only, every text escaped."""
+def table_html(data: TableData) -> str:
+    """Returns a table as HTML, inline styles only, every text escaped."""
     if not data.keys:
         return f'<div style="{FONT}line-height:24px">{escape(data.empty)}</div>'
     head = "".join(_cell("th", column.label, column.kind) for column in data.columns)
@@ -84,18 +83,15 @@ def cells_html(data: TableData) -> str:
         + "</tr>"
         for row in range(len(data.keys))
     )
-    frame = "max-height:160px;overflow:auto;"
-    table = "border-collapse:collapse;width:100%;line-height:20px;"
-    return (
-        f'<div style="{FONT}{frame}"><table style="{table}">'
-        f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
-    )
+    style = f"{FONT}border-collapse:collapse;width:100%;line-height:20px;"
+    head, body = f"<thead><tr>{head}</tr></thead>", f"<tbody>{rows}</tbody>"
+    return f'<table style="{style}">{head}{body}</table>'
 
 
 def _cell(tag: str, text: str, kind: str) -> str:
     align = "right" if kind == "figure" else "left"
     style = f"text-align:{align};padding:0 6px;font-variant-numeric:tabular-nums;"
-    if kind != "name":
+    if kind not in ("name", "text"):
         style += "white-space:nowrap;"
     weight = "font-weight:600;" if tag == "th" else ""
     return f'<{tag} style="{style}{weight}">{escape(text)}</{tag}>'

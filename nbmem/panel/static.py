@@ -6,8 +6,15 @@ import time
 from html import escape
 from typing import TYPE_CHECKING
 
-from nbmem.panel.columns import cell_sentence, cell_table, figures, shorten, storage_name
-from nbmem.panel.plain import cells_html
+from nbmem.panel.columns import (
+    cell_sentence,
+    cell_table,
+    figures,
+    shorten,
+    storage_name,
+    storage_table,
+)
+from nbmem.panel.plain import table_html
 from nbmem.panel.words import FONT
 
 if TYPE_CHECKING:
@@ -58,7 +65,11 @@ def copy_html(snapshot: Snapshot | None, sentence: str = "") -> str:
     parts = [f"<div>{head}</div>"]
     if snapshot is not None and snapshot.records:
         shown = snapshot.records[-_CELLS:]
-        parts.append(cells_html(cell_table(shown, snapshot.device, snapshot.units)))
-    if snapshot is not None:
-        parts += [f"<div>{escape(line)}</div>" for line in _storage_lines(snapshot)]
+        parts.append(table_html(cell_table(shown, snapshot.device, snapshot.units)))
+    if snapshot is not None and snapshot.storages():
+        storages = snapshot.storages()
+        rest = len(storages) - _STORAGES
+        parts.append("<div><b>Largest live tensors</b></div>")
+        parts.append(table_html(storage_table(storages[:_STORAGES], snapshot.units)))
+        parts.append(f"<div>and {rest:,} more</div>" if rest > 0 else "")
     return f'<div style="{FONT}line-height:20px;max-width:720px">{"".join(parts)}</div>'

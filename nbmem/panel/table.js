@@ -4,6 +4,9 @@
 
 const ROW_HEIGHT = 24;
 const SPARE_ROWS = 4;
+// Letters typed here must not be notebook commands ("d d" deletes a cell). The page looks for this
+// mark from the focused element upwards and takes the first match: each such element bears it.
+const OWN_KEYS = { "data-lm-suppress-shortcuts": "true" };
 let tablesMade = 0;
 
 function make(tag, className, parent, attributes = {}) {
@@ -16,7 +19,7 @@ function make(tag, className, parent, attributes = {}) {
 
 // A long name loses its middle, never its end: the head may shrink, the tail may not.
 function fillName(cell, text) {
-  const cut = text.length > 16 ? text.length - 10 : text.length;
+  const cut = text.length > 16 ? text.length - 8 : text.length;
   make("span", "nbmem-head", cell).textContent = text.slice(0, cut);
   if (cut < text.length) make("span", "nbmem-tail", cell).textContent = text.slice(cut);
 }
@@ -39,10 +42,10 @@ class TableView {
 
   build(el) {
     const rows = this.model.get("visible_rows");
-    // Lumino must not take letters typed here for notebook commands ("d d" deletes a cell).
-    this.root = make("div", "nbmem-table", el, { "data-lm-suppress-shortcuts": "true" });
+    this.root = make("div", "nbmem-table", el);
     if (this.model.get("filterable")) this.buildFilter();
     this.grid = make("div", "nbmem-grid", this.root, {
+      ...OWN_KEYS,
       role: "grid",
       tabindex: "0",
       "aria-label": this.model.get("label"),
@@ -61,6 +64,7 @@ class TableView {
 
   buildFilter() {
     this.filter = make("input", "nbmem-filter", this.root, {
+      ...OWN_KEYS,
       type: "search",
       placeholder: "filter: name, shape, dtype, [cell] …",
       "aria-label": `Filter ${this.model.get("label")}`,
@@ -82,7 +86,7 @@ class TableView {
     if (message.type !== "rows") return;
     this.data = JSON.parse(new TextDecoder().decode(buffers[0]));
     this.root.style.setProperty("--nbmem-wide", this.tracks((column) => column.width));
-    const narrow = (column) => (column.wide ? null : column.width);
+    const narrow = (column) => (column.wide ? null : (column.narrow ?? column.width));
     this.root.style.setProperty("--nbmem-narrow", this.tracks(narrow));
     this.grid.setAttribute("aria-colcount", this.data.columns.length);
     this.drawHeader();
@@ -102,7 +106,11 @@ class TableView {
       const cell = make("div", this.cellClass(column), this.header, { role: "columnheader" });
       const turn = this.sort && this.sort.index === index ? this.sort.turn : 0;
       cell.setAttribute("aria-sort", ["descending", "none", "ascending"][turn + 1]);
-      const button = make("button", "", cell, { type: "button", title: column.tip });
+      const button = make("button", "", cell, {
+        ...OWN_KEYS,
+        type: "button",
+        title: column.tip,
+      });
       make("span", column.short ? "nbmem-long" : "", button).textContent = column.label;
       if (column.short) make("span", "nbmem-short", button).textContent = column.short;
       button.append(["\u00a0↓", "", "\u00a0↑"][turn + 1]);

@@ -24,6 +24,7 @@ from bokeh.plotting import figure
 
 from nbmem.records import CATEGORIES
 from nbmem.render.palette import NEUTRAL, colour_of
+from nbmem.render.scale import cell_label, cell_title, chart_unit, chartable
 from nbmem.units import format_bytes, format_change, format_seconds
 
 if TYPE_CHECKING:
@@ -31,9 +32,6 @@ if TYPE_CHECKING:
 
     from nbmem.records import CellRecord, DeviceDelta
     from nbmem.units import Units
-
-MOST_CELLS = 1_000
-"""Bars that are drawn; of a longer history the newest."""
 
 CAPACITY_FROM = 0.25
 """The line at capacity is drawn once a peak has come to this part of it; lower bars would vanish
@@ -63,33 +61,6 @@ class ChartData:
         return asdict(self)
 
 
-def chartable(records: Sequence[CellRecord], device: str) -> list[CellRecord]:
-    """Returns the records that get a bar: whole cells with a known end on `device`, in order.
-
-    A block measured inside a cell is part of that cell's bar.
-    """
-    known = [
-        record
-        for record in records
-        if record.parent is None
-        and device in record.devices
-        and record.devices[device].after is not None
-    ]
-    return known[-MOST_CELLS:]
-
-
-def cell_label(record: CellRecord) -> str:
-    """Returns `[7]`, or the record's own number where no cell ran it: `#12`."""
-    if record.execution_count is None:
-        return f"#{record.serial}"
-    return f"[{record.execution_count}]"
-
-
-def cell_title(record: CellRecord) -> str:
-    """Returns the label the user gave, else the first line of the cell."""
-    return record.label or record.first_line
-
-
 def chart_data(records: Sequence[CellRecord], device: str, units: Units = "IEC") -> ChartData:
     """Returns the columns of the chart of `device`, heights scaled to one unit."""
     cells = chartable(records, device)
@@ -104,14 +75,6 @@ def chart_data(records: Sequence[CellRecord], device: str, units: Units = "IEC")
         capacity=None if capacity is None else capacity / scale,
         capacity_text=_capacity_text(device, capacity, units),
     )
-
-
-def chart_unit(size: int, units: Units) -> tuple[int, str]:
-    """Returns the bytes of the unit in which `size` is written, and its name."""
-    name = format_bytes(size, units).split()[-1]
-    base = 1024 if units == "IEC" else 1000
-    power = "BkMGTP".index(name[0].replace("K", "k"))
-    return int(base**power), name
 
 
 def _highest(delta: DeviceDelta) -> int:

@@ -65,6 +65,9 @@ CHARTS = """() => {
       top: named('nbmem-y').end,
       capacity: named('nbmem-capacity').visible,
       width: named('nbmem-history').inner_width,
+      range: [named('nbmem-x').start, named('nbmem-x').end],
+      ticks: [...named('nbmem-cells-axis').ticker.ticks],
+      ink: named('nbmem-cells-axis').major_label_text_color,
     };
   }).filter(Boolean);
 }"""
@@ -146,6 +149,12 @@ class Notebook:
         self.page.wait_for_function(f"() => {shown} === {json.dumps(wanted)}", timeout=LONG)
         return self.charts()
 
+    def wait_for_charts(self, condition: str) -> list[dict[str, Any]]:
+        """Waits until `condition`, JavaScript over one `chart`, holds for every chart."""
+        script = f"() => ({CHARTS})().every((chart) => {condition})"
+        self.page.wait_for_function(script, timeout=LONG)
+        return self.charts()
+
     def saved(self) -> Any:
         """Saves the notebook and returns what the file holds."""
         self.page.evaluate(
@@ -180,4 +189,4 @@ def row(panel: Locator, label: str, text: str) -> Locator:
     return rows(table(panel, label)).filter(has_text=text)
 
 
-__all__ = ["CHARTS", "LONG", "Notebook", "expect", "row", "rows", "table"]
+__all__ = ["LONG", "Notebook", "expect", "row", "rows", "table"]

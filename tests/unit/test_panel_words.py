@@ -73,7 +73,7 @@ def test_the_newest_cell_comes_first_and_a_failed_one_is_marked():
     inner = cell(3, MIB, MIB, MIB, parent=2, execution_count=None, label="forward")
     data = cell_table([cell(1, 0, MIB, 2 * MIB), failed, inner], "cpu", "IEC")
     assert ["#3", "[2]", "[1]"] == column(data, "cell").text
-    assert ["↳ forward", "train · oom", "x1 = make()"] == column(data, "what ran").text
+    assert ["↳ forward", "oom · train", "x1 = make()"] == column(data, "what ran").text
     assert [False, True, False] == column(data, "what ran").alarm
     assert ["1.00", "3.00", "2.00"] == column(data, "peak MiB").text
     assert ["0", "0", "+1.00"] == column(data, "stayed MiB").text
@@ -135,7 +135,7 @@ def test_the_bar_of_an_accelerator_adds_up_to_what_the_driver_says():
         ("others", GIB),
     ] == [(part.word, part.bytes) for part in parts]
     assert "free 3.00 GiB" in header_html([card], alive, "IEC")
-    assert "3.00 GiB of 8.00 GiB allocated" in header_html([card], alive, "IEC")
+    assert "3.00 of 8.00 GiB" in header_html([card], alive, "IEC")
 
 
 def test_what_is_not_known_is_left_out_of_the_bar():
