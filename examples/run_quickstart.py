@@ -15,7 +15,12 @@ def main() -> None:
     """Executes the notebook, prints its reports, leaves the executed copy."""
     notebook = nbformat.read(HERE / "quickstart.ipynb", as_version=4)
     try:
-        NotebookClient(notebook, timeout=600, resources={"metadata": {"path": str(HERE)}}).execute()
+        NotebookClient(
+            notebook,
+            timeout=600,
+            resources={"metadata": {"path": str(HERE)}},
+            extra_arguments=["--log-level=ERROR"],
+        ).execute()
     finally:
         OUT.parent.mkdir(exist_ok=True)
         nbformat.write(notebook, OUT)
