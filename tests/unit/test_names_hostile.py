@@ -442,3 +442,24 @@ def test_an_object_that_breaks_the_walk_is_a_note_and_no_error(monkeypatch):
         note.sentence for note in inventory.notes if note.field == "names"
     ]
     assert {"x"} == {name for record in inventory.storages for name in record.names}
+
+
+def test_dicts_of_the_users_own_kind_inside_objects_modules_and_optimizers_are_read_bare():
+    evil = armed(dict)
+    x, state = torch.ones(3), torch.ones(2)
+    model, optimizer = nn.Linear(2, 2), torch.optim.SGD([nn.Parameter(torch.ones(2))], lr=0.1)
+    weight, parameter = model.weight, optimizer.param_groups[0]["params"][0]
+    plain, own, parameters, states = (evil() for _ in range(4))
+    dict.__setitem__(plain, "x", x)
+    dict.__setitem__(own, "weight", weight)
+    dict.__setitem__(parameters, "weight", weight)
+    dict.__setitem__(states, parameter, state)
+    holder = type("Holder", (), {})()
+    holder.__dict__ = plain
+    vars(model)["_parameters"] = parameters
+    vars(optimizer)["state"] = states
+    namespace = {"holder": holder, "own": own, "model": model, "opt": optimizer}
+    with disarmed(evil):
+        assert ("holder.x",) == names_of(x, namespace)
+        assert ("model.weight", "own['weight']") == names_of(weight, namespace)
+        assert ("opt.state[opt.param_groups[0]['params'][0]]",) == names_of(state, namespace)
