@@ -112,6 +112,11 @@ def shape_text(storage: StorageRecord) -> str:
     return f"[{', '.join(map(str, storage.shape))}]"
 
 
+def _shape_track(storages: Sequence[StorageRecord]) -> str:
+    longest = max((len(shape_text(storage)) for storage in storages), default=6)
+    return f"{min(longest, 18) + 1}ch"
+
+
 def _made_by(storage: StorageRecord) -> str:
     return "" if storage.created_by is None else f"[{storage.created_by}]"
 
@@ -137,7 +142,7 @@ def storage_table(
     """Returns the table of live storages, in the order given."""
     sizes = figures([storage.bytes for storage in storages], units)
     wide = [
-        Column("shape", "Shape of the tensor that best shows it", "quiet", "minmax(0, 1fr)",
+        Column("shape", "Shape of the tensor that best shows it", "quiet", _shape_track(storages),
                [shape_text(s) for s in storages], wide=True),
         Column("dtype", "Type of its elements", "quiet", "64px",
                [s.dtype for s in storages], wide=True),
@@ -150,7 +155,7 @@ def storage_table(
     return TableData(
         columns=[
             Column("name", "The user's name for it, the shortest of several", "name",
-                   "minmax(0, 2fr)", [shorten(storage_name(s)) for s in storages]),
+                   "minmax(0, 1fr)", [shorten(storage_name(s)) for s in storages]),
             *wide,
             Column(sizes.unit, "Bytes of the storage; views share it and are counted once",
                    "figure", _track([sizes.unit, *sizes.texts]), sizes.texts,

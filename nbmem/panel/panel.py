@@ -9,18 +9,17 @@ from ipywidgets import HTML, Box, Dropdown, Layout, VBox, Widget
 from nbmem.panel import words
 from nbmem.panel.acts import HIDDEN, SHOWN, Acts, button
 from nbmem.panel.header import header_html
+from nbmem.panel.outputs import STYLE, Outputs, copy_bundle, sentence_bundle, view_bundle
 from nbmem.panel.plain import PlainBody
 from nbmem.panel.redraw import Throttle
 from nbmem.panel.snapshot import Snapshot, take_snapshot
-from nbmem.panel.static import clock_text, copy_html, copy_text
+from nbmem.panel.static import clock_text, copy_text
 from nbmem.units import format_bytes
 
 if TYPE_CHECKING:
     from nbmem.panel.contract import SessionLike
     from nbmem.panel.rich import RichBody
     from nbmem.records import Inventory
-
-VIEW = "application/vnd.jupyter.widget-view+json"
 
 
 class Panel:
@@ -39,7 +38,7 @@ class Panel:
         self._snapshot: Snapshot | None = None
         self._inventory: Inventory | None = None
         self._device: str | None = None
-        self._handles: list[Any] = []
+        self._outputs = Outputs()
         self._drawing = False
         self.closed = False
         self._ended = ""
@@ -67,7 +66,8 @@ class Panel:
         self._history = VBox([self._body.history])
         self._alive = VBox([self._body.alive])
         parts = [self._history_title, self._choice, self._history, self._alive_title, self._alive]
-        self.widget = VBox([top, *parts, self._acts.widget, self._rescue])
+        style = HTML(STYLE, layout=Layout(display=HIDDEN))
+        self.widget = VBox([top, *parts, self._acts.widget, self._rescue, style])
         self.widget.add_class("nbmem-panel")
 
     def _make_body(self, plain: bool) -> RichBody | PlainBody:
@@ -122,6 +122,7 @@ class Panel:
         self._offer_devices(snapshot)
         self._body.show(snapshot)
         self._acts.update(snapshot, self._body.chosen)
+        self._outputs.follow(snapshot)
 
     def _offer_devices(self, snapshot: Snapshot) -> None:
         devices = snapshot.devices
@@ -161,28 +162,19 @@ class Panel:
     def show(self) -> None:
         """Displays the panel; after `close` its place says so in a sentence."""
         from IPython.core.getipython import get_ipython
-        from IPython.display import display
 
         if get_ipython() is None:
             print(copy_text(self._snapshot))  # noqa: T201
             return
-        self._handles.append(display(self._bundle(), raw=True, display_id=True))
+        self._outputs.show(self.widget.model_id, self._snapshot)
 
     def _ipython_display_(self) -> None:
         self.show()
 
     def _repr_mimebundle_(self, **_kwargs: Any) -> dict[str, Any]:
-        return self._bundle()
-
-    def _bundle(self) -> dict[str, Any]:
-        bundle: dict[str, Any] = {
-            "text/plain": copy_text(self._snapshot, self._ended),
-            "text/html": copy_html(self._snapshot, self._ended),
-        }
-        if not self.closed:
-            model = {"version_major": 2, "version_minor": 0, "model_id": self.widget.model_id}
-            bundle[VIEW] = model
-        return bundle
+        if self.closed:
+            return sentence_bundle(self._ended)
+        return {**view_bundle(self.widget.model_id), **copy_bundle(self._snapshot)}
 
     def close(self, sentence: str = words.CLOSED) -> None:
         """Ends it: no redraw, no subscription, no open comm; its place shows `sentence`."""
@@ -193,9 +185,7 @@ class Panel:
         self._end_subscription()
         self._redraw.close()
         self._rescan.close()
-        for handle in self._handles:
-            handle.update(self._bundle(), raw=True)
-        self._handles.clear()
+        self._outputs.end(sentence)
         close_tree(self.widget)
         self._inventory = None
 

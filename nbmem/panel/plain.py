@@ -83,7 +83,7 @@ def table_html(data: TableData) -> str:
         + "</tr>"
         for row in range(len(data.keys))
     )
-    style = f"{FONT}border-collapse:collapse;width:100%;line-height:20px;"
+    style = f"{FONT}border-collapse:collapse;table-layout:auto;width:100%;line-height:20px;"
     head, body = f"<thead><tr>{head}</tr></thead>", f"<tbody>{rows}</tbody>"
     return f'<table style="{style}">{head}{body}</table>'
 
@@ -91,7 +91,8 @@ def table_html(data: TableData) -> str:
 def _cell(tag: str, text: str, kind: str) -> str:
     align = "right" if kind == "figure" else "left"
     style = f"text-align:{align};padding:0 6px;font-variant-numeric:tabular-nums;"
-    if kind not in ("name", "text"):
-        style += "white-space:nowrap;"
+    style += (
+        "width:50%;overflow-wrap:anywhere;" if kind in ("name", "text") else "white-space:nowrap;"
+    )
     weight = "font-weight:600;" if tag == "th" else ""
     return f'<{tag} style="{style}{weight}">{escape(text)}</{tag}>'

@@ -22,12 +22,11 @@ if TYPE_CHECKING:
 
 _CELLS = 10
 _STORAGES = 10
-_LIVE = "Live figures need a running kernel: run %load_ext nbmem and %gpumem panel."
 
 
-def copy_text(snapshot: Snapshot | None, sentence: str = "") -> str:
-    """Returns the panel as lines of text; `sentence` says why it is no longer live."""
-    lines = [f"nbmem panel{_as_of(snapshot)}", sentence or _LIVE]
+def copy_text(snapshot: Snapshot | None) -> str:
+    """Returns the panel as lines of text."""
+    lines = [f"nbmem panel{_as_of(snapshot)}"]
     if snapshot is None:
         return "\n".join(lines)
     shown = snapshot.records[-_CELLS:]
@@ -59,9 +58,9 @@ def _storage_lines(snapshot: Snapshot) -> list[str]:
     return ["Largest live tensors", *rows, *([f"and {rest:,} more"] if rest else [])]
 
 
-def copy_html(snapshot: Snapshot | None, sentence: str = "") -> str:
+def copy_html(snapshot: Snapshot | None) -> str:
     """Returns the same as HTML with inline styles only, every text escaped."""
-    head = f"<b>nbmem panel</b>{escape(_as_of(snapshot))}. {escape(sentence or _LIVE)}"
+    head = f"<b>nbmem panel</b>{escape(_as_of(snapshot))}"
     parts = [f"<div>{head}</div>"]
     if snapshot is not None and snapshot.records:
         shown = snapshot.records[-_CELLS:]
@@ -72,4 +71,5 @@ def copy_html(snapshot: Snapshot | None, sentence: str = "") -> str:
         parts.append("<div><b>Largest live tensors</b></div>")
         parts.append(table_html(storage_table(storages[:_STORAGES], snapshot.units)))
         parts.append(f"<div>and {rest:,} more</div>" if rest > 0 else "")
-    return f'<div style="{FONT}line-height:20px;max-width:720px">{"".join(parts)}</div>'
+    style = f"{FONT}line-height:20px;max-width:720px"
+    return f'<div class="nbmem-copy" style="{style}">{"".join(parts)}</div>'

@@ -19,7 +19,7 @@ function make(tag, className, parent, attributes = {}) {
 
 // A long name loses its middle, never its end: the head may shrink, the tail may not.
 function fillName(cell, text) {
-  const cut = text.length > 16 ? text.length - 8 : text.length;
+  const cut = text.length > 16 ? text.length - 12 : text.length;
   make("span", "nbmem-head", cell).textContent = text.slice(0, cut);
   if (cut < text.length) make("span", "nbmem-tail", cell).textContent = text.slice(cut);
 }

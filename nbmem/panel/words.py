@@ -121,6 +121,11 @@ def line_html(text: str) -> str:
     return f'<div role="status" aria-live="polite" style="{style}">{escape(text)}</div>'
 
 
+def plain_line_html(text: str) -> str:
+    """Returns one line of an output as HTML, escaped."""
+    return f'<div style="{FONT}line-height:20px">{escape(text)}</div>'
+
+
 def heading_html(title: str, aside: str = "") -> str:
     """Returns a heading of the panel, with a quiet word at its right end, escaped."""
     rule = "border-top:1px solid var(--jp-border-color2,rgba(128,128,128,.4));padding-top:4px;"

@@ -165,12 +165,16 @@ class Notebook:
         self.page.wait_for_function("() => window.nbmemSaved", timeout=LONG)
         return nbformat.read(self.path, as_version=4)
 
-    def close(self) -> None:
-        """Ends the kernel and closes the page."""
+    def shut_down(self) -> None:
+        """Ends the kernel."""
         self.page.evaluate(
             "async () => { const session = window.jupyterapp?.shell?.currentWidget?.sessionContext;"
             " if (session?.session) await session.shutdown(); return 0; }"
         )
+
+    def close(self) -> None:
+        """Ends the kernel and closes the page."""
+        self.shut_down()
         self.page.close()
 
 

@@ -198,26 +198,32 @@ def test_the_panel_is_dark_where_jupyterlab_is(notebook):
     book.page.wait_for_function("() => document.body.dataset.jpThemeLight === 'true'", timeout=LONG)
 
 
-def test_the_saved_notebook_is_small_and_reads_without_a_kernel(notebook):
+def test_the_saved_notebook_is_small_and_reads_without_its_kernel(notebook):
     book = notebook(LOAD, SHOW, FEATS, SHOW)
     book.run(0, 1, 2, 3)
     book.wait_for_bars(["[3]"], charts=2)
+    live = book.output(1).locator(".nbmem-copy")
+    expect(live).to_contain_text("make feats")
+    expect(live).to_be_hidden()
     saved = book.saved()
-    assert 40_000 > book.path.stat().st_size
-    # Elsewhere the file is not trusted: another content has no signature here.
-    for cell in saved.cells:
-        cell.metadata["moved"] = True
-    moved = book.path.with_name(f"moved-{book.path.name}")
+    assert 60_000 > book.path.stat().st_size
+    book.shut_down()
+    book.open()
+    expect(book.output(1).locator(".nbmem-copy")).to_be_visible()
+    expect(book.output(1)).to_contain_text("make feats")
+    # Elsewhere the file is not trusted: what it holds has no signature there.
     saved.metadata["kernelspec"]["name"] = "no-such-kernel"
+    moved = book.path.with_name(f"moved-{book.path.name}")
     nbformat.write(saved, moved)
     book.page.goto(f"{book.url}/lab/tree/{moved.name}?reset")
     report = book.output(2)
     expect(report).to_contain_text("make feats")
     expect(report).to_contain_text("16.0 MiB")
-    copy = book.output(3)
+    copy = book.output(1)
+    expect(copy).to_contain_text("the live figures need a running kernel")
     expect(copy).to_contain_text("nbmem panel, as it was at")
-    expect(copy).to_contain_text("make feats")
-    expect(copy).to_contain_text("feats")
+    expect(copy.get_by_role("row").filter(has_text="make feats")).to_be_visible()
+    expect(copy.get_by_role("row").filter(has_text="float32")).to_contain_text("feats")
 
 
 def test_two_panels_keep_in_step_and_are_usable_when_narrow(notebook):

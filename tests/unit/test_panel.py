@@ -199,7 +199,30 @@ def test_the_bundle_holds_a_copy_that_needs_no_kernel(panel):
     assert "feats" in bundle["text/plain"]
     assert "<script" not in bundle["text/html"]
     assert "<style" not in bundle["text/html"]
-    assert "class=" not in bundle["text/html"]
+
+
+def test_the_copy_in_the_notebook_follows_and_the_end_takes_the_place_of_the_widgets(
+    session, shell
+):
+    panel = Panel(session)
+    panel.show()
+    view, copy = shell.shown
+    assert "application/vnd.jupyter.widget-view+json" in view["data"]
+    assert "application/vnd.jupyter.widget-view+json" not in copy["data"]
+    assert "[1] x1 = make()" in copy["data"]["text/plain"]
+    session.list.append(cell(2, 0, MIB, MIB))
+    session.tell()
+    session.tell()
+    assert 3 == len(shell.shown)
+    assert copy["transient"] == shell.shown[2]["transient"]
+    assert shell.shown[2]["update"]
+    assert "[2] x2 = make()" in shell.shown[2]["data"]["text/plain"]
+    assert "x2 = make()" in shell.shown[2]["data"]["text/html"]
+    panel.close()
+    last = shell.shown[-1]
+    assert view["transient"] == last["transient"]
+    expected = "This panel was closed. `%gpumem panel` shows a new one."
+    assert expected == last["data"]["text/plain"]
 
 
 def test_hostile_texts_are_escaped_wherever_they_enter_html(session):

@@ -1,0 +1,67 @@
+"""The panel's two outputs under a cell: the live widgets, and a copy for when they are gone.
+
+A page that lost the kernel shows nothing of a widget, trusted or not. So a copy of text and HTML
+stands below it, follows the panel, and is hidden by `STYLE` as long as the widgets are there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from nbmem.panel.static import copy_html, copy_text
+from nbmem.panel.words import plain_line_html
+
+if TYPE_CHECKING:
+    from nbmem.panel.snapshot import Snapshot
+
+VIEW = "application/vnd.jupyter.widget-view+json"
+STYLE = "<style>.jp-OutputArea:has(.nbmem-panel) .nbmem-copy { display: none; }</style>"
+LIVE = "nbmem panel: the live figures need a running kernel, `%load_ext nbmem`, `%gpumem panel`."
+
+
+def view_bundle(model_id: str) -> dict[str, Any]:
+    """Returns the bundle of the live widgets, with one line for pages that can't show them."""
+    view = {"version_major": 2, "version_minor": 0, "model_id": model_id}
+    return {"text/plain": LIVE, "text/html": plain_line_html(LIVE), VIEW: view}
+
+
+def copy_bundle(snapshot: Snapshot | None) -> dict[str, Any]:
+    """Returns the bundle of the copy: what the panel showed last, text and HTML."""
+    return {"text/plain": copy_text(snapshot), "text/html": copy_html(snapshot)}
+
+
+def sentence_bundle(sentence: str) -> dict[str, Any]:
+    """Returns the bundle that takes the place of the widgets."""
+    return {"text/plain": sentence, "text/html": plain_line_html(sentence)}
+
+
+class Outputs:
+    """The outputs of one panel, as often as it was shown."""
+
+    def __init__(self) -> None:
+        self._views: list[Any] = []
+        self._copies: list[Any] = []
+        self._told: object = None
+
+    def show(self, model_id: str, snapshot: Snapshot | None) -> None:
+        """Displays the widgets and the copy below the cell that runs."""
+        from IPython.display import display
+
+        self._views.append(display(view_bundle(model_id), raw=True, display_id=True))
+        self._copies.append(display(copy_bundle(snapshot), raw=True, display_id=True))
+
+    def follow(self, snapshot: Snapshot) -> None:
+        """Brings the copies up to date, unless they say the same already."""
+        alive = snapshot.inventory.storages if snapshot.inventory is not None else ()
+        facts = (snapshot.records[-1:], len(snapshot.records), alive, snapshot.device)
+        if self._copies and facts != self._told:
+            self._told = facts
+            for handle in self._copies:
+                handle.update(copy_bundle(snapshot), raw=True)
+
+    def end(self, sentence: str) -> None:
+        """Puts `sentence` where the widgets were; the copies stay."""
+        for handle in self._views:
+            handle.update(sentence_bundle(sentence), raw=True)
+        self._views.clear()
+        self._copies.clear()
