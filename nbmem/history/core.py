@@ -41,12 +41,12 @@ class History:
     # Reading.
 
     def records(self) -> tuple[CellRecord, ...]:
-        """Returns all records, oldest first."""
+        """Returns all records in the order in which they began; a block comes after its cell."""
         with self._lock:
-            return tuple(self._records.values())
+            return tuple(sorted(self._records.values(), key=_serial))
 
     def last(self) -> CellRecord | None:
-        """Returns the newest record; None where there is none."""
+        """Returns the record that ended last; None where there is none."""
         with self._lock:
             return next(reversed(self._records.values()), None)
 
@@ -174,6 +174,10 @@ class History:
                 f"No record has the serial {wanted}: records() lists those that are kept."
             )
         return record
+
+
+def _serial(record: CellRecord) -> int:
+    return record.serial
 
 
 def _identity(record: CellRecord) -> tuple[float, int | None, str, str | None]:

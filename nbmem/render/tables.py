@@ -59,7 +59,7 @@ def history_table(records: Sequence[CellRecord], units: Units) -> Table:
     devices = dict.fromkeys(delta.device for delta in main if delta is not None)
     columns = [
         Column("cell", tuple(_cell(record) for record in records), figures=True),
-        Column("label", tuple(_title(record) for record in records), elastic=True),
+        Column("label", tuple(_labels(records)), elastic=True),
         Column("run", tuple(_runs(record) for record in records), figures=True),
         Column("time", tuple(format_seconds(_seconds(r)) for r in records), figures=True),
         sizes("peak", (d.peak if d else None for d in main), units),
@@ -78,6 +78,9 @@ _NO_CELLS = (
 )
 
 
+_DEEPEST = 3
+
+
 def main_device(record: CellRecord) -> DeviceDelta | None:
     """Returns the device with the highest peak; the host only where there is no other."""
     deltas = [delta for name, delta in record.devices.items() if name != "host"]
@@ -88,6 +91,15 @@ def main_device(record: CellRecord) -> DeviceDelta | None:
 
 def _cell(record: CellRecord) -> str:
     return "" if record.execution_count is None else f"[{record.execution_count}]"
+
+
+def _labels(records: Sequence[CellRecord]) -> Iterable[str]:
+    """A block of a cell stands under its cell, one step to the right."""
+    depth: dict[int, int] = {}
+    for record in records:
+        depth[record.serial] = 0 if record.parent is None else depth.get(record.parent, -1) + 1
+        steps = min(depth[record.serial], _DEEPEST)
+        yield ("  " * (steps - 1) + "↳ " if steps else "") + _title(record)
 
 
 def _title(record: CellRecord) -> str:

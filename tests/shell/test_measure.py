@@ -57,10 +57,7 @@ def test_loop_of_ten_thousand_steps_is_one_record(notebook):
         "        if step % 5_000 == 0: kept.append(torch.empty(25))\n"
         "        del t"
     )
-    assert ["step", "loop"] == [record.label for record in notebook.records] or [
-        "loop",
-        "step",
-    ] == [record.label for record in notebook.records]
+    assert ["loop", "step"] == [record.label for record in notebook.records]
     steps = notebook.names["m"].record.steps
     assert 10_000 == steps.count
     # the largest step holds 4 B (step 0 or 5,000: one float) and 100 B that it keeps

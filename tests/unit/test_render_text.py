@@ -1,5 +1,6 @@
 """What a terminal shows: whole texts, compared with those in tests/data that people have read."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -219,3 +220,18 @@ def test_status_of_a_cpu_leaves_out_what_a_cpu_has_not():
     assert "1.00 KiB  in torch's CPU storages" in told
     assert "?" not in told
     assert "about" not in told
+
+
+def test_blocks_stand_under_their_cell_in_the_history():
+    told = history_table_text(
+        [
+            cell(1, delta(), label="epoch"),
+            cell(2, delta(), label="forward", parent=1),
+            cell(3, delta(), label="attention", parent=2),
+            cell(4, delta(), label="lost parent", parent=99),
+        ]
+    )
+    shown = [line for line in told.splitlines() if "]" in line]
+    assert ["epoch", "↳ forward", "  ↳ attention", "lost parent"] == [
+        re.match(r".*\]  ((?:  )?\S+(?: \S+)*)", line)[1] for line in shown
+    ]
