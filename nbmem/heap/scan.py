@@ -27,6 +27,12 @@ _retains_grad: Callable[[torch.Tensor], bool] = _FIELDS["retains_grad"].__get__
 _OPAQUE = torch._mkldnn  # type: ignore[attr-defined]
 
 
+_DEEPEST = 4000
+"""Nodes of one chain of an autograd graph that are read: a tenth of what the stack bears."""
+_DEEPEST_AGAIN = 500
+"""The same while a deeper chain is alive, which may grow and be read again in every cell."""
+
+
 class HeapScan:
     """What one scan found: the only holder of strong references, which leaving it drops.
 
@@ -113,9 +119,9 @@ class _Scanner:
         self._found = HeapScan()
         self._seen: set[int] = set()
         self._roots: list[torch.Tensor] = []
-        self._walk = GraphWalk(
-            self._kind_ids
-        )  # knows nothing of us: a cycle would outlive the scan
+        deepest = _DEEPEST_AGAIN if table.deep_graph_seen else _DEEPEST
+        # The walk knows nothing of us: a cycle would outlive the scan.
+        self._walk = GraphWalk(self._kind_ids, deepest)
         self._unreadable = 0
         self._opaque = 0
 
@@ -172,17 +178,18 @@ class _Scanner:
     def _follow_graphs(self, first: Sequence[torch.Tensor]) -> None:
         walk = self._walk
         for index, tensor in enumerate(first):
-            walk.walk(tensor, index)
-        done = 0
-        while done < len(self._roots):  # leaves found in a graph may bring gradients with graphs
-            for tensor in self._roots[done:]:
-                done += 1
-                walk.walk(tensor, None)
+            walk.begin_at(tensor, index)
+        while self._roots:
+            roots, self._roots = self._roots, []
+            for tensor in roots:
+                walk.begin_at(tensor, None)
+            walk.walk()
             leaves, walk.leaves = walk.leaves, []
-            for leaf in leaves:
+            for leaf in leaves:  # its gradient may have a graph of its own
                 gradient = self._gradient_of(leaf)
                 if gradient is not None:
                     self._take((gradient,))
+        self._table.deep_graph_seen = walk.too_deep > 0
         for saved in walk.saved:
             self._take_saved(saved)
 
@@ -210,6 +217,12 @@ class _Scanner:
             notes.append(
                 Note("storages", "unreadable", f"torch refused to show {unreadable} values.")
             )
+        if self._walk.too_deep:
+            sentence = (
+                "An autograd graph is too deep to be read to its end without danger: what only "
+                "its oldest operations keep is missing."
+            )
+            notes.append(Note("storages", "graph_too_deep", sentence))
         if self._opaque:
             sentence = f"{self._opaque} tensors are in oneDNN's layout, whose bytes torch hides."
             notes.append(Note("storages", "opaque", sentence))
