@@ -29,6 +29,15 @@ function runScript(buffer, version) {
   const waiting = PAGE.get(version);
   if (!waiting || waiting.started || loaded(version)) return;
   waiting.started = true;
+  try {
+    addScript(buffer, version, waiting);
+  } catch (error) {
+    PAGE.delete(version);
+    waiting.reject(error);
+  }
+}
+
+function addScript(buffer, version, waiting) {
   const address = URL.createObjectURL(new Blob([buffer], { type: "text/javascript" }));
   const script = document.createElement("script");
   const finish = (act) => {
@@ -113,8 +122,9 @@ class ChartView {
   }
 
   say() {
-    const empty = this.count() === 0 ? this.model.get("empty") : "";
-    this.words.textContent = this.trouble ?? empty;
+    const waiting = this.doc ? "" : "The chart comes as soon as the kernel is free …";
+    const words = this.count() === 0 ? this.model.get("empty") : waiting;
+    this.words.textContent = this.trouble ?? words;
     this.words.hidden = !this.words.textContent;
     this.place.style.visibility = this.words.hidden ? "visible" : "hidden";
   }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from nbmem.render.palette import colour_of, ink_of, letter_of
@@ -60,7 +60,13 @@ class TableData:
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the fields as a dict that `json.dumps` takes."""
-        return asdict(self)
+        columns = [shallow_dict(column) for column in self.columns]
+        return {**shallow_dict(self), "columns": columns}
+
+
+def shallow_dict(record: Any) -> dict[str, Any]:
+    """Returns the fields of a dataclass; unlike `asdict` it copies no list."""
+    return {each.name: getattr(record, each.name) for each in fields(record)}
 
 
 def shorten(text: str, most: int = LONGEST_TEXT) -> str:

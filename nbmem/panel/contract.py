@@ -18,7 +18,11 @@ class HistoryLike(Protocol):
 
 
 class SessionLike(Protocol):
-    """The part of a session that the panel uses."""
+    """The part of a session that the panel uses.
+
+    A session that ended sets `closed` to True and then calls its subscribers once more: the panel
+    closes and says so.
+    """
 
     @property
     def history(self) -> HistoryLike:

@@ -58,13 +58,17 @@ class RichBody:
     def show(self, snapshot: Snapshot) -> None:
         """Draws `snapshot`; what is drawn already is not sent again."""
         before, self._snapshot = self._snapshot, snapshot
+        if before is None or _history_of(before) != _history_of(snapshot):
+            self._show_history(snapshot)
+        if before is None or _alive_in(before) != _alive_in(snapshot):
+            self._show_tensors(snapshot)
+
+    def _show_history(self, snapshot: Snapshot) -> None:
         units, device, records = snapshot.units, snapshot.device, snapshot.records
         self.chart.show(chart_data(records, device, units))
         self.legend.value = legend_html(records, device)
         self.cells.show(cell_table(records, device, units))
         self._show_detail()
-        if before is None or before.inventory is not snapshot.inventory or before.units != units:
-            self._show_tensors(snapshot)
 
     def _show_tensors(self, snapshot: Snapshot) -> None:
         alive = {storage.key for storage in snapshot.storages()}
@@ -92,6 +96,14 @@ class RichBody:
         keys = [] if change["new"] is None else [change["new"]]
         if self.cells.selected != keys:
             self.cells.selected = keys
+
+
+def _history_of(snapshot: Snapshot) -> tuple[object, ...]:
+    return snapshot.records, snapshot.device, snapshot.units
+
+
+def _alive_in(snapshot: Snapshot) -> tuple[object, ...]:
+    return snapshot.storages(), snapshot.units
 
 
 def matches(storage: StorageRecord, words: list[str]) -> bool:

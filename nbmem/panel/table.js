@@ -7,6 +7,7 @@ const SPARE_ROWS = 4;
 // Letters typed here must not be notebook commands ("d d" deletes a cell). The page looks for this
 // mark from the focused element upwards and takes the first match: each such element bears it.
 const OWN_KEYS = { "data-lm-suppress-shortcuts": "true" };
+const WAITING = "The rows come as soon as the kernel is free …";
 let tablesMade = 0;
 
 function make(tag, className, parent, attributes = {}) {
@@ -28,7 +29,7 @@ class TableView {
   constructor(model, el) {
     this.model = model;
     this.uid = `nbmem-table-${++tablesMade}`;
-    this.data = { columns: [], keys: [], tips: [], total: 0, unlisted: "", empty: "" };
+    this.data = { columns: [], keys: [], tips: [], total: 0, unlisted: "", empty: WAITING };
     this.order = [];
     this.sort = null;
     this.active = -1;
@@ -37,6 +38,7 @@ class TableView {
     this.onSelected = () => this.drawRows();
     model.on("msg:custom", this.onMessage);
     model.on("change:selected", this.onSelected);
+    this.drawRows();
     model.send({ type: "hello" });
   }
 
@@ -174,6 +176,7 @@ class TableView {
     if (this.order.length < keys.length) parts.push(`${this.order.length} of ${keys.length} shown`);
     if (chosen && this.model.get("multiple")) parts.push(`${chosen} chosen`);
     if (unlisted) parts.push(unlisted);
+    if (this.active >= 0) parts.push(this.data.tips[this.order[this.active]].replaceAll("\n", " · "));
     const words = parts.join(" · ");
     if (this.footer.textContent !== words) this.footer.textContent = words;
   }

@@ -6,7 +6,7 @@ cell; the coloured parts are what the cell made and left alive, by category.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from bokeh.models import (
@@ -58,7 +58,7 @@ class ChartData:
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the fields as a dict that `json.dumps` takes."""
-        return asdict(self)
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
 
 def chart_data(records: Sequence[CellRecord], device: str, units: Units = "IEC") -> ChartData:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from lab_page import Notebook
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import BrowserContext, sync_playwright
 
 FLAGS = [
     "--no-sandbox",
@@ -118,19 +118,20 @@ def chromium():
     path = os.environ.get("NBMEM_CHROMIUM") or shutil.which("chromium")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, headless=True, args=FLAGS)
-        yield browser
+        yield browser.new_context()  # one for all: JupyterLab's scripts are read once
         browser.close()
 
 
 @pytest.fixture
-def notebook(lab, chromium: Browser, request):
+def notebook(lab, chromium: BrowserContext, request):
     """Returns a function that opens a new notebook with the given cells in JupyterLab."""
     url, root = lab
     opened: list[Notebook] = []
 
     def open_notebook(*cells: str, width: int = 1000, **options) -> Notebook:
         name = f"{request.node.name[:40]}-{len(opened)}.ipynb"
-        page = chromium.new_page(viewport={"width": width, "height": 1100})
+        page = chromium.new_page()
+        page.set_viewport_size({"width": width, "height": 1100})
         notebook = Notebook(page, url, root / name)
         opened.append(notebook)
         notebook.write(cells)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import nbformat
+import pytest
 from lab_page import LONG, expect, row, rows, table
 
 LOAD = "import torch, weakref\n%load_ext nbmem"
@@ -131,17 +132,17 @@ def test_the_tables_work_from_the_keyboard_without_touching_the_notebook(noteboo
     for key in ("End", "Space", "ArrowUp", "Space", "d", "d", "x"):
         book.page.keyboard.press(key)
     expect(rows(grid).last).to_have_attribute("aria-selected", "true")
+    expect(panel).to_contain_text("2 chosen · t2 · user, float32 [512] on cpu · 2.00 KiB (2,048 B)")
     expect(panel.get_by_role("button", name="del 2 (3.00 KiB)…", exact=True)).to_be_enabled()
     expect(book.page.locator(".jp-Notebook .jp-Cell")).to_have_count(3)
     panel.get_by_label("Filter Live tensors").fill("t7")
     expect(rows(grid)).to_have_count(1)
     expect(panel).to_contain_text("1 of 30 shown")
     panel.get_by_label("Filter Live tensors").fill("")
-    panel.get_by_role("columnheader", name="KiB").get_by_role("button").press("Enter")
-    panel.get_by_role("columnheader", name="KiB").get_by_role("button").press("Enter")
-    expect(panel.get_by_role("columnheader", name="KiB")).to_have_attribute(
-        "aria-sort", "ascending"
-    )
+    header = grid.get_by_role("columnheader", name="KiB")
+    for order in ("descending", "ascending"):
+        header.get_by_role("button").press("Enter")
+        expect(header).to_have_attribute("aria-sort", order)
     expect(rows(grid).first).to_contain_text("t1")
 
 
@@ -243,6 +244,7 @@ def test_two_panels_keep_in_step_and_are_usable_when_narrow(notebook):
     assert [] == book.errors
 
 
+@pytest.mark.xfail(strict=True, reason="Session has no `closed` yet: see nbmem/panel/contract.py")
 def test_an_unloaded_session_says_so_where_its_panel_was(notebook):
     book = notebook(LOAD, SHOW, FEATS, "%unload_ext nbmem")
     book.run(0, 1, 2)
@@ -252,6 +254,36 @@ def test_an_unloaded_session_says_so_where_its_panel_was(notebook):
     expect(book.output(1).locator(".nbmem-panel")).to_have_count(0)
     count = "len(__import__('ipywidgets').widgets.widget._instances)"
     assert "0" == book.ask(count)
+
+
+def test_a_chart_that_can_not_load_says_so_beside_the_table(notebook):
+    book = notebook(LOAD, SHOW, FEATS)
+    book.page.evaluate(
+        """() => {
+          const make = URL.createObjectURL;
+          URL.createObjectURL = (blob) => {
+            if (blob.size > 500_000) throw new Error('forbidden');
+            return make.call(URL, blob);
+          };
+        }"""
+    )
+    book.run(0, 1, 2)
+    panel = book.panel(1)
+    expect(panel).to_contain_text("The chart could not load (forbidden)")
+    expect(row(panel, "Cells", "make feats")).to_be_visible()
+    assert [] == book.errors
+
+
+def test_a_page_that_loads_no_widget_of_ours_offers_the_plain_panel(notebook):
+    book = notebook(LOAD, SHOW, FEATS)
+    book.page.evaluate("() => { URL.createObjectURL = () => { throw new Error('forbidden'); }; }")
+    book.run(0, 1, 2)
+    panel = book.panel(1)
+    panel.get_by_role("button", name="Chart or tables missing? Show the plain panel").click()
+    expect(panel.locator("table")).to_contain_text("+16.00")
+    panel.locator("select[multiple]").select_option(index=0)
+    panel.get_by_role("button", name="del feats (16.0 MiB)").click()
+    expect(panel).to_contain_text("Freed 16.0 MiB")
 
 
 def test_without_anywidget_core_widgets_show_the_same_figures_and_act(notebook):
