@@ -77,6 +77,8 @@ def _off(session: Session, rest: str) -> None:
 def _history(session: Session, rest: str) -> None:
     _refuse(rest, "%gpumem history")
     _show(render.history_bundle(session.history.records(), units=session.units))
+    for note in session.history.notes:
+        print(note.sentence)
 
 
 def _tensors(session: Session, rest: str) -> None:

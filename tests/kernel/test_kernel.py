@@ -113,3 +113,25 @@ def test_setting_in_the_notebook_changes_the_report(kernel):
     kernel.run("%config NbMem.units = 'IEC'")
     _, outputs = kernel.run("%%gpumem\ny = torch.zeros(250_000)")
     assert "KiB" in reports_in(outputs)[0]
+
+
+def test_autosaved_history_outlives_a_kernel_that_the_system_kills(kernel, tmp_path):
+    path = tmp_path / "history.jsonl"
+    kernel.run(
+        "import subprocess, sys\n"
+        "script = '''\n"
+        "import os, signal, sys\n"
+        "from IPython.core.interactiveshell import InteractiveShell\n"
+        "shell = InteractiveShell.instance()\n"
+        "for cell in ('%load_ext nbmem', 'import torch',\n"
+        "             '%config NbMem.autosave = ' + repr(sys.argv[1]),\n"
+        "             '%%gpumem -q last words\\\\nx = torch.zeros(25)'):\n"
+        "    shell.run_cell(cell, store_history=True).raise_error()\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+        "'''\n"
+        f"killed = subprocess.run([sys.executable, '-c', script, {str(path)!r}]).returncode\n"
+        f"nbmem.get_history().load({str(path)!r})"
+    )
+    assert "-9" == kernel.value("killed")
+    told = last_record(kernel, "r.label, r.devices['cpu'].delta")
+    assert "('last words', 100)" == told

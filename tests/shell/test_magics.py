@@ -1,0 +1,132 @@
+"""`%gpumem` and its subcommands, and the settings."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import nbmem
+from nbmem.errors import HistoryFileError
+
+
+def test_bare_magic_tells_each_device_and_what_the_figures_count(notebook):
+    notebook.run("x = torch.zeros(256, 1024)")
+    notebook.run("%gpumem")
+    told = notebook.reports[-1]
+    assert "1.00 MiB  in torch's CPU storages" in told
+    assert "resident memory of this process (RSS)" in told
+
+
+def test_history_lists_cells_in_the_order_they_ran(notebook):
+    notebook.run("%%gpumem -q first\nx = torch.zeros(256, 1024)")
+    notebook.run("%%gpumem -q second\ndel x")
+    notebook.run("%gpumem history")
+    lines = notebook.reports[-1].splitlines()
+    first, second = (next(line for line in lines if word in line) for word in ("first", "second"))
+    assert lines.index(first) < lines.index(second)
+    assert "+1" in first
+    assert "−1" in second
+
+
+def test_empty_history_says_what_to_do(notebook):
+    notebook.run("%gpumem history")
+    assert "put %%gpumem on a cell's first line" in notebook.reports[-1]
+
+
+def test_tensors_lists_the_largest_and_sums_the_rest(notebook):
+    notebook.run("big = torch.zeros(256, 1024); little = [torch.zeros(256) for _ in range(3)]")
+    notebook.run("%gpumem tensors 1")
+    told = notebook.reports[-1]
+    assert "big" in told
+    assert "little" not in told
+    assert "3 smaller storages of 3.00 KiB in all are not shown" in told
+
+
+def test_errors_says_when_there_were_none(notebook, capsys):
+    notebook.run("%gpumem errors")
+    assert "Nothing broke inside nbmem." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("pannel", "%gpumem: no 'pannel', only on, off, history, tensors, panel, errors;"),
+        ("tensors many", "'many' is no number of rows; for example: %gpumem tensors 50"),
+        ("on everything", "'everything' is more than it takes; for example: %gpumem on"),
+    ],
+)
+def test_wrong_use_is_one_line_with_an_example(notebook, capsys, line, problem):
+    assert not notebook.run(f"%gpumem {line}").success
+    told = capsys.readouterr()
+    (message,) = [text for text in (told.out + told.err).splitlines() if "UsageError" in text]
+    assert problem in message
+
+
+def test_units_setting_changes_the_report(notebook):
+    notebook.run("%config NbMem.units = 'SI'")
+    notebook.run("%%gpumem\nx = torch.zeros(250_000)")
+    assert "1.00 MB" in notebook.reports[-1]
+
+
+def test_setting_that_makes_no_sense_is_refused_and_nothing_changes(notebook, caplog):
+    notebook.run("%config NbMem.units = 'furlongs'")
+    assert "expected any of ['IEC', 'SI'], not the str 'furlongs'" in caplog.text
+    assert notebook.run("%%gpumem\nx = torch.zeros(256, 1024)").success
+    assert "1.00 MiB" in notebook.reports[-1]
+
+
+def test_history_limit_drops_the_oldest(notebook):
+    notebook.run("%config NbMem.history_limit = 2")
+    for number in range(4):
+        notebook.run(f"%%gpumem -q cell {number}\nx = 1")
+    assert ["cell 2", "cell 3"] == [record.label for record in notebook.records]
+
+
+def test_autosave_setting_writes_each_cell(notebook, tmp_path):
+    path = tmp_path / "saved.jsonl"
+    notebook.run(f"%config NbMem.autosave = {str(path)!r}")
+    notebook.run("%%gpumem -q one\nx = torch.zeros(25)")
+    notebook.run("%%gpumem -q two\ny = torch.zeros(50)")
+    labels = [
+        json.loads(line).get("record", {}).get("label") for line in path.read_text().splitlines()
+    ]
+    assert ["one", "two"] == [label for label in labels if label]
+
+
+def test_autosave_that_can_not_write_is_told_and_fails_no_cell(notebook, tmp_path, capsys):
+    notebook.run(f"%config NbMem.autosave = {str(tmp_path / 'missing' / 'saved.jsonl')!r}")
+    assert notebook.run("%%gpumem -q\nx = torch.zeros(25)").success
+    assert 1 == len(notebook.records)
+    capsys.readouterr()
+    notebook.run("%gpumem history")
+    assert "missing" in capsys.readouterr().out
+
+
+def test_broken_history_file_is_refused_and_nothing_is_lost(notebook, tmp_path):
+    notebook.run("%%gpumem -q kept\nx = 1")
+    path = tmp_path / "broken.json"
+    path.write_text('{"schema": 1, "records": [{')
+    with pytest.raises(HistoryFileError):
+        nbmem.get_history().load(path)
+    assert ["kept"] == [record.label for record in notebook.records]
+
+
+def test_history_saved_by_a_newer_version_is_refused_with_a_sentence(notebook, tmp_path):
+    notebook.run("%%gpumem -q kept\nx = 1")
+    path = tmp_path / "history.json"
+    nbmem.get_history().save(path)
+    saved = json.loads(path.read_text())
+    saved["schema"] = 999
+    path.write_text(json.dumps(saved))
+    with pytest.raises(HistoryFileError, match="999"):
+        nbmem.get_history().load(path)
+    assert 1 == len(notebook.records)
+
+
+def test_history_makes_a_data_frame_of_bytes(notebook):
+    notebook.run("%%gpumem -q made\nx = torch.zeros(25)")
+    frame = nbmem.get_history().to_pandas()
+    row = frame[(frame["label"] == "made") & (frame["device"] == "cpu")].iloc[0]
+    assert 100 == row["delta"]
+    assert row["peak"] == row["before"] + 100
