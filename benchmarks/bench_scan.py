@@ -14,7 +14,7 @@ import torch
 
 from benchmarks.side_by_side import interleave, markdown
 from nbmem.heap import StorageTable, scan_heap
-from nbmem.heap.scan import find_instances, tensor_types
+from nbmem.heap.scan import find_instances, has_memory, tensor_types
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -85,7 +85,7 @@ def _ways() -> dict[str, Callable[[], object]]:
 
     return {
         FLOOR: gc.get_objects,
-        "nbmem: find the tensors": lambda: find_instances(tensor_types()),
+        "nbmem: find the tensors": lambda: find_instances(filter(has_memory, tensor_types())),
         f"nbmem: whole scan, {TENSORS} tensors": whole_scan,
         BAR: lambda: [item for item in gc.get_objects() if type(item) in wanted],
         "isinstance": lambda: [o for o in gc.get_objects() if isinstance(o, torch.Tensor)],

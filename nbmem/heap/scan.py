@@ -15,7 +15,7 @@ from nbmem.heap.storages import bare_torch, layout_of, read_storages
 from nbmem.records import Note
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from types import TracebackType
 
     from nbmem.heap.table import StorageTable
@@ -26,6 +26,9 @@ _is_leaf: Callable[[torch.Tensor], bool] = _FIELDS["is_leaf"].__get__
 _retains_grad: Callable[[torch.Tensor], bool] = _FIELDS["retains_grad"].__get__
 _OPAQUE = torch._mkldnn  # type: ignore[attr-defined]
 
+
+_WITHOUT_MEMORY = ("torch._subclasses.", "torch.testing._internal.")
+_dict_of: Callable[[type], Mapping[str, object]] = type.__dict__["__dict__"].__get__
 
 _DEEPEST = 4000
 """Nodes of one chain of an autograd graph that are read: a tenth of what the stack bears."""
@@ -93,6 +96,14 @@ def tensor_types() -> list[type]:
     return _with_subclasses(torch.Tensor)
 
 
+def has_memory(kind: type) -> bool:
+    """Returns whether instances may have memory: torch's tracing tensors have none of their own.
+
+    Each type that is asked for costs a comparison per reference on the heap.
+    """
+    return not str(_dict_of(kind).get("__module__")).startswith(_WITHOUT_MEMORY)
+
+
 def _with_subclasses(kind: type) -> list[type]:
     found: dict[int, type] = {}
     stack = [kind]
@@ -138,7 +149,7 @@ class _Scanner:
         storage_ids = set(map(id, storages))
         looked_up = self._table.looked_up
         tensors = []
-        for item in find_instances([*self._kinds, *storages]):
+        for item in find_instances([*filter(has_memory, self._kinds), *storages]):
             if id(type(item)) in storage_ids:
                 self._table.note(item)
             elif id(item) not in looked_up:
