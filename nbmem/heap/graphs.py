@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _RAW = "_raw_saved_"
 _NO_ROOT = sys.maxsize
+DEEPEST = 4000
+"""Nodes of one chain of an autograd graph that are read: a tenth of what the stack bears."""
 _SAVED = torch._C._autograd.SavedTensor
 _grad_fn_of: Callable[[torch.Tensor], Any] = vars(torch._C.TensorBase)["grad_fn"].__get__
 
@@ -57,7 +59,7 @@ class GraphWalk:
         deepest: how many nodes one chain may have.
     """
 
-    def __init__(self, tensor_types: set[int], deepest: int) -> None:
+    def __init__(self, tensor_types: set[int], deepest: int = DEEPEST) -> None:
         self.saved: list[SavedTensor] = []
         self.leaves: list[torch.Tensor] = []
         """Leaves found through the graphs; each may have a gradient."""
@@ -82,8 +84,10 @@ class GraphWalk:
         if node is not None:
             self._queue_up(node, 0, _NO_ROOT if root is None else root)
 
-    def walk(self) -> None:
+    def walk(self, tensor: torch.Tensor | None = None, root: int | None = None) -> None:
         """Visits every node reachable from where it was told to begin, the latest first."""
+        if tensor is not None:
+            self.begin_at(tensor, root)
         visits, queue, positions = self._visits, self._queue, self._positions
         while queue:
             visit = visits[heappop(queue)[1]]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from nbmem.heap.graphs import GraphWalk, SavedTensor
+from nbmem.heap.graphs import DEEPEST, GraphWalk, SavedTensor
 from nbmem.heap.storages import bare_torch, layout_of, read_storages
 from nbmem.records import Note
 
@@ -30,10 +30,8 @@ _OPAQUE = torch._mkldnn  # type: ignore[attr-defined]
 _WITHOUT_MEMORY = ("torch._subclasses.", "torch.testing._internal.")
 _dict_of: Callable[[type], Mapping[str, object]] = type.__dict__["__dict__"].__get__
 
-_DEEPEST = 4000
-"""Nodes of one chain of an autograd graph that are read: a tenth of what the stack bears."""
 _DEEPEST_AGAIN = 500
-"""The same while a deeper chain is alive, which may grow and be read again in every cell."""
+"""As `DEEPEST`, while a deeper chain is alive, which may grow and be read in every cell."""
 
 
 class HeapScan:
@@ -130,7 +128,7 @@ class _Scanner:
         self._found = HeapScan()
         self._seen: set[int] = set()
         self._roots: list[torch.Tensor] = []
-        deepest = _DEEPEST_AGAIN if table.deep_graph_seen else _DEEPEST
+        deepest = _DEEPEST_AGAIN if table.deep_graph_seen else DEEPEST
         # The walk knows nothing of us: a cycle would outlive the scan.
         self._walk = GraphWalk(self._kind_ids, deepest)
         self._unreadable = 0
