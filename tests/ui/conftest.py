@@ -12,7 +12,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from lab_page import Notebook
+from lab_page import LONG, Notebook
 from playwright.sync_api import BrowserContext, sync_playwright
 
 FLAGS = [
@@ -122,22 +122,35 @@ def chromium():
         browser.close()
 
 
+@pytest.fixture(scope="session")
+def lab_page(lab, chromium):
+    """Returns a page in which JupyterLab is open."""
+    page = chromium.new_page()
+    page.goto(f"{lab[0]}/lab?reset")
+    page.wait_for_function("() => Boolean(window.jupyterapp)", timeout=LONG)
+    page.evaluate("async () => { await window.jupyterapp.restored; return 0; }")
+    return page
+
+
 @pytest.fixture
-def notebook(lab, chromium: BrowserContext, request):
-    """Returns a function that opens a new notebook with the given cells in JupyterLab."""
+def notebook(lab, chromium: BrowserContext, lab_page, request):
+    """Returns a function that opens a new notebook with the given cells in JupyterLab.
+
+    With `own_page` in a page of its own, on which no widget of ours has been.
+    """
     url, root = lab
     opened: list[Notebook] = []
 
-    def open_notebook(*cells: str, width: int = 1000, **options) -> Notebook:
+    def open_notebook(*cells: str, own_page: bool = False) -> Notebook:
         name = f"{request.node.name[:40]}-{len(opened)}.ipynb"
-        page = chromium.new_page()
-        page.set_viewport_size({"width": width, "height": 1100})
-        notebook = Notebook(page, url, root / name)
+        notebook = Notebook(chromium.new_page() if own_page else lab_page, url, root / name)
         opened.append(notebook)
         notebook.write(cells)
-        notebook.open(**options)
+        notebook.open()
         return notebook
 
     yield open_notebook
     for each in opened:
         each.close()
+        if each.page is not lab_page:
+            each.page.close()

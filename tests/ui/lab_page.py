@@ -12,9 +12,14 @@ from playwright.sync_api import Locator, Page, expect
 LONG = 60_000
 """Milliseconds: the longest a loaded machine may take for a step."""
 
-OPENED = """() => {
+OPEN = """(path) => {
+  window.jupyterapp.commands.execute('docmanager:open', {path});
+  return 0;
+}"""
+
+OPENED = """(path) => {
   const panel = window.jupyterapp?.shell?.currentWidget;
-  return Boolean(panel?.context && panel.sessionContext);
+  return Boolean(panel?.sessionContext && panel.context?.path === path);
 }"""
 
 # "Run" before this opens a dialog that asks for a kernel, and waits for ever.
@@ -82,8 +87,12 @@ class Notebook:
         self.path = path
         self.errors: list[str] = []
         page.set_default_timeout(LONG)
-        page.on("pageerror", lambda error: self.errors.append(str(error)))
+        page.set_viewport_size({"width": 1000, "height": 1100})
+        page.on("pageerror", self._error)
         page.on("dialog", self._dialog)
+
+    def _error(self, error: Any) -> None:
+        self.errors.append(str(error))
 
     def _dialog(self, dialog: Any) -> None:
         if dialog.type == "beforeunload":  # Lab asks whether to leave an unsaved notebook
@@ -102,17 +111,21 @@ class Notebook:
         }
         nbformat.write(book, self.path)
 
-    def open(self, *, kernel: bool = True) -> None:
-        """Opens the file, and waits for its kernel."""
-        self.page.goto(f"{self.url}/lab/tree/{self.path.name}?reset")
-        if kernel:
-            self.ready()
+    def open(self) -> None:
+        """Opens the file in this page's JupyterLab, and waits for its kernel."""
+        if self.page.evaluate("() => Boolean(window.jupyterapp)"):
+            self.page.evaluate(OPEN, self.path.name)
         else:
-            self.page.locator(".jp-Notebook").wait_for()
+            self.goto(self.path)
+        self.ready()
+
+    def goto(self, path: Path) -> None:
+        """Opens a file in JupyterLab anew, without waiting for a kernel."""
+        self.page.goto(f"{self.url}/lab/tree/{path.name}?reset")
 
     def ready(self) -> None:
         """Waits until cells can run."""
-        self.page.wait_for_function(OPENED, timeout=LONG)
+        self.page.wait_for_function(OPENED, arg=self.path.name, timeout=LONG)
         self.page.evaluate(READY)
 
     def reload(self) -> None:
@@ -132,7 +145,8 @@ class Notebook:
 
     def output(self, index: int) -> Locator:
         """Returns the output area of a cell."""
-        return self.page.locator(".jp-Notebook .jp-Cell").nth(index).locator(".jp-OutputArea")
+        cells = self.page.locator(".jp-NotebookPanel:visible .jp-Notebook .jp-Cell")
+        return cells.nth(index).locator(".jp-OutputArea")
 
     def panel(self, index: int) -> Locator:
         """Returns the panel shown under a cell."""
@@ -173,9 +187,13 @@ class Notebook:
         )
 
     def close(self) -> None:
-        """Ends the kernel and closes the page."""
+        """Ends the kernel and closes the notebook, unsaved."""
         self.shut_down()
-        self.page.close()
+        self.page.evaluate(
+            "() => { window.jupyterapp?.shell?.currentWidget?.dispose(); return 0; }"
+        )
+        self.page.remove_listener("pageerror", self._error)
+        self.page.remove_listener("dialog", self._dialog)
 
 
 def rows(table: Locator) -> Locator:

@@ -134,7 +134,7 @@ def test_the_tables_work_from_the_keyboard_without_touching_the_notebook(noteboo
     expect(rows(grid).last).to_have_attribute("aria-selected", "true")
     expect(panel).to_contain_text("2 chosen · t2 · user, float32 [512] on cpu · 2.00 KiB (2,048 B)")
     expect(panel.get_by_role("button", name="del 2 (3.00 KiB)…", exact=True)).to_be_enabled()
-    expect(book.page.locator(".jp-Notebook .jp-Cell")).to_have_count(3)
+    expect(book.page.locator(".jp-NotebookPanel:visible .jp-Cell")).to_have_count(3)
     panel.get_by_label("Filter Live tensors").fill("t7")
     expect(rows(grid)).to_have_count(1)
     expect(panel).to_contain_text("1 of 30 shown")
@@ -205,18 +205,19 @@ def test_the_saved_notebook_is_small_and_reads_without_its_kernel(notebook):
     book.wait_for_bars(["[3]"], charts=2)
     live = book.output(1).locator(".nbmem-copy")
     expect(live).to_contain_text("make feats")
+    expect(live).to_contain_text("float32")
     expect(live).to_be_hidden()
     saved = book.saved()
     assert 60_000 > book.path.stat().st_size
     book.shut_down()
-    book.open()
+    book.goto(book.path)
     expect(book.output(1).locator(".nbmem-copy")).to_be_visible()
     expect(book.output(1)).to_contain_text("make feats")
     # Elsewhere the file is not trusted: what it holds has no signature there.
     saved.metadata["kernelspec"]["name"] = "no-such-kernel"
     moved = book.path.with_name(f"moved-{book.path.name}")
     nbformat.write(saved, moved)
-    book.page.goto(f"{book.url}/lab/tree/{moved.name}?reset")
+    book.goto(moved)
     report = book.output(2)
     expect(report).to_contain_text("make feats")
     expect(report).to_contain_text("16.0 MiB")
@@ -257,7 +258,7 @@ def test_an_unloaded_session_says_so_where_its_panel_was(notebook):
 
 
 def test_a_chart_that_can_not_load_says_so_beside_the_table(notebook):
-    book = notebook(LOAD, SHOW, FEATS)
+    book = notebook(LOAD, SHOW, FEATS, own_page=True)
     book.page.evaluate(
         """() => {
           const make = URL.createObjectURL;
@@ -275,7 +276,7 @@ def test_a_chart_that_can_not_load_says_so_beside_the_table(notebook):
 
 
 def test_a_page_that_loads_no_widget_of_ours_offers_the_plain_panel(notebook):
-    book = notebook(LOAD, SHOW, FEATS)
+    book = notebook(LOAD, SHOW, FEATS, own_page=True)
     book.page.evaluate("() => { URL.createObjectURL = () => { throw new Error('forbidden'); }; }")
     book.run(0, 1, 2)
     panel = book.panel(1)
