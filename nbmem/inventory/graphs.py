@@ -1,7 +1,7 @@
 """Names for what only an autograd graph keeps: `loss → graph[17] MulBackward0.self`.
 
-The number counts the nodes of a breadth-first walk that begins at that one tensor, so that it does
-not depend on what else is alive.
+The number counts the nodes of a walk that begins at that one tensor, the latest operation first, so
+that it does not depend on what else is alive.
 """
 
 from __future__ import annotations

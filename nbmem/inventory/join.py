@@ -75,7 +75,7 @@ class Join:
         self, scan: HeapScan, roots: list[tuple[torch.Tensor, str | None]], deadline: float
     ) -> None:
         """Names what only a graph keeps after the named tensor that the graph belongs to."""
-        for root, rows in self._unnamed_by_root(scan).items():
+        for root, rows in sorted(self._unnamed_by_root(scan).items()):
             tensor, name = roots[root]
             if name is None:
                 continue
