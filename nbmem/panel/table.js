@@ -143,7 +143,7 @@ class TableView {
       this.order = this.order.filter((row) => words.every((word) => textOf(row).includes(word)));
     }
     if (this.sort && columns[this.sort.index]) this.order.sort(this.comparison());
-    this.active = Math.min(this.active, this.order.length - 1);
+    this.active = this.order.findIndex((row) => keys[row] === this.activeKey);
     this.drawRows();
   }
 
@@ -163,7 +163,8 @@ class TableView {
     this.spacer.style.height = `${this.order.length * ROW_HEIGHT}px`;
     this.spacer.replaceChildren(...rows.map((row, i) => this.rowNode(row, first + i, selected)));
     this.grid.setAttribute("aria-rowcount", this.order.length + 1);
-    this.grid.setAttribute("aria-activedescendant", `${this.uid}-${this.active}`);
+    if (this.active < 0) this.grid.removeAttribute("aria-activedescendant");
+    else this.grid.setAttribute("aria-activedescendant", `${this.uid}-${this.active}`);
     this.drawWords(selected.size);
   }
 
@@ -217,8 +218,13 @@ class TableView {
     if (position < 0 || position >= this.order.length) return;
     if (event.shiftKey && this.active >= 0) this.chooseRange(this.active, position);
     else this.toggle(position);
-    this.active = position;
+    this.activate(position);
     this.drawRows();
+  }
+
+  activate(position) {
+    this.active = position;
+    this.activeKey = this.data.keys[this.order[position]];
   }
 
   key(event) {
@@ -240,7 +246,7 @@ class TableView {
 
   moveTo(position, event) {
     const before = Math.max(0, this.active);
-    this.active = Math.max(0, Math.min(this.order.length - 1, position));
+    this.activate(Math.max(0, Math.min(this.order.length - 1, position)));
     const top = this.active * ROW_HEIGHT;
     const seen = (this.model.get("visible_rows") - 1) * ROW_HEIGHT;
     if (top < this.grid.scrollTop) this.grid.scrollTop = top;
