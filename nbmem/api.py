@@ -14,11 +14,14 @@ if TYPE_CHECKING:
     from nbmem.session.blocks import Block
 
 
-def measure(label: str | None = None, *, device: str | None = None, scan: bool = True) -> Block:
+def measure(
+    label: str | float | None = None, *, device: str | None = None, scan: bool = True
+) -> Block:
     """Returns a context manager that measures the block; `.record` is its `CellRecord`.
 
-    Blocks nest. A `with` statement that runs many times, in a loop, makes one record: `steps`
-    then tells how often it ran, the largest rise above a start, and what all runs left behind.
+    Blocks nest, and decorate functions. A `with` statement that runs many times, in a loop, makes
+    one record: `steps` then tells how often it ran, the largest rise above a start, and what all
+    runs left behind.
 
     Args:
         label: what to call the block in the history.
@@ -27,6 +30,7 @@ def measure(label: str | None = None, *, device: str | None = None, scan: bool =
             and end. Without it on the CPU, storages made before nbmem was told are not counted.
 
     Raises:
+        TypeError: the label is neither text nor a number.
         UnknownDeviceError: this machine has no such device.
 
     >>> with nbmem.measure("forward") as m:  # doctest: +SKIP
@@ -37,8 +41,21 @@ def measure(label: str | None = None, *, device: str | None = None, scan: bool =
     session = _session()
     if device is not None:
         session.check_device(device)
-    caller = sys._getframe(1)
-    return session.blocks.at(caller.f_code, caller.f_lineno, label, device, scan=scan)
+    caller, text = sys._getframe(1), _label(label)
+    return session.blocks.at(caller.f_code, caller.f_lineno, text, device, scan=scan)
+
+
+def _label(label: object) -> str | None:
+    """A label outlives the block, so it is never the user's object itself."""
+    if label is None or type(label) is str:
+        return label
+    if issubclass(type(label), str):
+        return str.__str__(label)
+    if type(label) in (int, float, bool):
+        return str(label)
+    raise TypeError(
+        f"a label is text or a number, not a {type(label).__name__}: write nbmem.measure('forward')"
+    )
 
 
 def read_devices() -> list[DeviceReading]:

@@ -19,3 +19,7 @@ class NameNotFoundError(NbmemError, LookupError):
 
 class ScopeError(NbmemError):
     """A measured scope was read before it closed, or used after nbmem was unloaded."""
+
+
+class NbmemWarning(UserWarning):
+    """Something that was asked of nbmem does not work as asked; nothing else is affected."""

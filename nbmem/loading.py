@@ -33,9 +33,9 @@ def load(shell: InteractiveShell) -> None:
 
 
 def unload(shell: InteractiveShell) -> None:
-    """Leaves the shell and torch as they were."""
+    """Leaves the shell and torch as they were; loaded again, nbmem still has its history."""
     import_module("nbmem.magics").unregister(shell)
-    import_module("nbmem.session").close_session()
+    import_module("nbmem.session").close_session(keep_history=True)
 
 
 def check_torch() -> None:

@@ -10,6 +10,7 @@ from IPython.core.getipython import get_ipython
 from IPython.display import display
 
 from nbmem import render
+from nbmem.records import Note
 from nbmem.session import Session, current_session
 from nbmem.session.request import gpumem_cell, parse_request
 
@@ -41,7 +42,11 @@ def gpumem(line: str) -> None:
     if command is None:
         accepted = ", ".join(key for key in _COMMANDS if key)
         raise UsageError(f"%gpumem: no {name!r}, only {accepted}; for example: %gpumem panel")
-    command(current_session(), rest.strip())
+    session, notes = current_session(), list[Note]()
+    with session.troubles.caught(f"run %gpumem {name}".rstrip(), notes, but=UsageError):
+        command(session, rest.strip())
+    for note in notes:
+        print(note.sentence)
 
 
 def run_cell_directly(line: str, cell: str) -> None:

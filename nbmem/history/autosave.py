@@ -23,7 +23,7 @@ class Autosave:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = resolve(path)
-        self.note: Note | None = None
+        self.note: Note | None = self._foresee()
         self._session: str | None = None
         self._waiting: dict[int, CellRecord] = {}
         atexit.register(self.flush)
@@ -55,14 +55,27 @@ class Autosave:
         try:
             append_record(self.path, self._session, record)
         except OSError as error:
-            self.note = Note(
-                field="autosave",
-                code="not_written",
-                sentence=f"The history is not autosaved: {self.path} can't be written "
-                f"({error.strerror or error}); set %config NbMem.autosave to another path.",
-            )
+            self.note = self._failed(error.strerror or str(error))
         else:
             self.note = None
+
+    def _foresee(self) -> Note | None:
+        """Returns why the path can't be written, as far as can be told before the first record."""
+        path = self.path
+        if path.is_dir():
+            return self._failed("it is a folder")
+        if not path.parent.is_dir():
+            return self._failed(f"there is no folder {path.parent}")
+        place = path if path.exists() else path.parent
+        return None if os.access(place, os.W_OK) else self._failed("no permission to write")
+
+    def _failed(self, reason: str) -> Note:
+        return Note(
+            field="autosave",
+            code="not_written",
+            sentence=f"The history is not autosaved: {self.path} can't be written "
+            f"({reason}); set %config NbMem.autosave to another path.",
+        )
 
 
 def _is_due(record: CellRecord) -> bool:

@@ -65,6 +65,12 @@ class History:
         return f"<History: {len(self)} of at most {self._limit} records>"
 
     @property
+    def next_serial(self) -> int:
+        """A serial above all that are kept."""
+        with self._lock:
+            return max(0, *self._records) + 1 if self._records else 1
+
+    @property
     def limit(self) -> int:
         """Records that are kept."""
         return self._limit

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import linecache
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from types import CodeType, TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from nbmem.errors import ScopeError
 from nbmem.records import CellRecord, DeviceDelta, Note, StepSummary
@@ -15,6 +17,9 @@ from nbmem.session.recorder import Heading, OpenRecord
 
 if TYPE_CHECKING:
     from nbmem.session.core import Session
+
+Params = ParamSpec("Params")
+Result = TypeVar("Result")
 
 _SCAN_SHARE = 0.05
 """Share of a loop's time that scans of the heap at its blocks' starts may take."""
@@ -59,6 +64,16 @@ class Block:
         self._opened = self._session.blocks.open(self._site, self._device, scan=self._scan)
         return self
 
+    def __call__(self, function: Callable[Params, Result]) -> Callable[Params, Result]:
+        """Returns `function` with each of its calls measured: `@nbmem.measure("step")`."""
+
+        @functools.wraps(function)
+        def measured(*args: Params.args, **kwargs: Params.kwargs) -> Result:
+            with self._session.blocks.again(self._site, self._device, scan=self._scan):
+                return function(*args, **kwargs)
+
+        return measured
+
     def __exit__(
         self,
         kind: type[BaseException] | None,
@@ -99,9 +114,14 @@ class Blocks:
         self, code: CodeType, lineno: int, label: str | None, device: str | None, *, scan: bool
     ) -> Block:
         """Returns a block for the `with` statement at one line, ready to be entered."""
+        site = _Site(None, code, lineno, label)
+        return self.again(site, device, scan=scan)
+
+    def again(self, site: _Site, device: str | None, *, scan: bool) -> Block:
+        """Returns a block at a site, under whatever is being measured now."""
         outer = self.innermost or self._session.watcher.innermost
-        parent = outer.serial if outer else None
-        return Block(self._session, _Site(parent, code, lineno, label), device, scan=scan)
+        site = replace(site, parent=outer.serial if outer else None)
+        return Block(self._session, site, device, scan=scan)
 
     def open(self, site: _Site, device: str | None, *, scan: bool) -> OpenRecord:
         """Opens a run; from the second one on, a scan is made only where time allows."""

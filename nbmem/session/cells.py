@@ -50,19 +50,20 @@ class CellWatcher:
     def post_run_cell(self, result: Any) -> None:
         """Closes the record of the cell that ended, keeps it and shows it if asked."""
         cell = self._ended(result)
-        if cell is None or cell.opened is None or cell.request is None:
-            return
-        status, error = ending_of(result)
-        record = self._session.recorder.close(cell.opened, status, error)
-        self._session.finish_cell(record, cell.request)
+        if cell is not None and cell.opened is not None and cell.request is not None:
+            status, error = ending_of(result)
+            record = self._session.recorder.close(cell.opened, status, error)
+            self._session.finish_cell(record, cell.request)
+        if not self._running:
+            self._session.tell_subscribers()
 
     def close_all(self, note: Note) -> None:
         """Ends every open record early, as `%unload_ext` in the middle of a cell does."""
-        for cell in reversed(self._running):
-            if cell.opened is not None:
+        running, self._running = self._running, []
+        for cell in reversed(running):
+            if cell.opened is not None and cell.request is not None:
                 cell.opened.notes.append(note)
-                self._session.keep(self._session.recorder.close(cell.opened))
-        self._running.clear()
+                self._session.finish_cell(self._session.recorder.close(cell.opened), cell.request)
 
     @property
     def innermost(self) -> OpenRecord | None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nbmem.devices import Devices
+from nbmem.errors import NbmemWarning
 from nbmem.heap import StorageTable
 from nbmem.history import History
 from nbmem.inventory import take_inventory
@@ -19,7 +21,7 @@ from nbmem.session.blocks import Blocks
 from nbmem.session.cells import CellWatcher
 from nbmem.session.recorder import Recorder
 from nbmem.session.request import CellLine, CellRequest
-from nbmem.session.settings import NbMem
+from nbmem.session.settings import read_settings
 from nbmem.session.troubles import Troubles
 from nbmem.tracking import CpuTracker
 from nbmem.units import Units
@@ -37,10 +39,15 @@ UNLOADED = Note(
 class Session:
     """Everything nbmem knows of one process. Without a shell it serves a plain script."""
 
-    def __init__(self, shell: InteractiveShell | None = None) -> None:
+    def __init__(
+        self, shell: InteractiveShell | None = None, history: History | None = None
+    ) -> None:
         self.shell = shell
-        self.settings = NbMem(parent=shell)
-        self.history = History(limit=self.settings.history_limit)
+        self.settings = read_settings(shell)
+        self.closed = False
+        """True once nbmem was unloaded: what hangs on this session shows the past."""
+        self.history = history or History()
+        self.history.set_limit(self.settings.history_limit)
         self.origins = Origins()
         self.troubles = Troubles()
         self.recording = False
@@ -50,7 +57,13 @@ class Session:
         self._devices = Devices(self._tracker)
         self._scopes = Scopes(self.table, self._tracker, self._devices)
         self.cell_line = CellLine(self.check_device)
-        self.recorder = Recorder(self._scopes, self.take_inventory, self.origins, self.troubles)
+        self.recorder = Recorder(
+            self._scopes,
+            self.take_inventory,
+            self.origins,
+            self.troubles,
+            first_serial=self.history.next_serial,
+        )
         self.watcher = CellWatcher(self)
         self.blocks = Blocks(self)
         self._subscribers: list[Callable[[], None]] = []
@@ -65,6 +78,9 @@ class Session:
 
     def _autosave(self, path: str) -> None:
         self.history.autosave_to(path or None)
+        for note in self.history.notes:
+            if note.field == "autosave":
+                warnings.warn(note.sentence, NbmemWarning, stacklevel=2)
 
     @property
     def units(self) -> Units:
@@ -105,19 +121,20 @@ class Session:
 
     # Recording.
 
-    def keep(self, record: CellRecord) -> None:
+    def keep(self, record: CellRecord, *, tell: bool = True) -> None:
         """Puts a record into the history, in place of an earlier state of the same one."""
         notes: list[Note] = []
         with self.troubles.caught("keep the record", notes):
             self.history.put(record)
         with self.troubles.caught("forget storages that are gone", notes):
             self.origins.forget_others(ref.serial for ref in self.table.live())
-        self._notify()
+        if tell:
+            self.tell_subscribers()
 
     def finish_cell(self, record: CellRecord, request: CellRequest) -> None:
         """Keeps a cell's record, hands it to `-o NAME`, and shows it unless it is quiet."""
         self.blocks.forget(record.serial)
-        self.keep(record)
+        self.keep(record, tell=False)
         notes: list[Note] = []
         with self.troubles.caught("show the report", notes):
             if request.output is not None and self.shell is not None:
@@ -161,13 +178,13 @@ class Session:
         )
 
     def _told(self, report: ReclaimReport) -> ReclaimReport:
-        self._notify()
+        self.tell_subscribers()
         return report
 
     # Others that want to know.
 
     def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Calls `callback` after each record and act; returns the call that ends it."""
+        """Calls `callback` after each cell, record and act; returns the call that ends it."""
         self._subscribers.append(callback)
 
         def end() -> None:
@@ -176,7 +193,8 @@ class Session:
 
         return end
 
-    def _notify(self) -> None:
+    def tell_subscribers(self) -> None:
+        """Tells the panels that something may have changed."""
         notes: list[Note] = []
         for callback in self._subscribers.copy():
             with self.troubles.caught("redraw the panel", notes):
@@ -200,12 +218,13 @@ class Session:
         self.recording = False
         self.blocks.close_all(UNLOADED)
         self.watcher.close_all(UNLOADED)
+        self.closed = True
         self._scopes.close_all()
         self._devices.uninstall()
         if self.shell is not None:
             self._detach(self.shell)
         self.history.autosave_to(None)
-        self._notify()
+        self.tell_subscribers()
         self._subscribers.clear()
 
     def _detach(self, shell: InteractiveShell) -> None:

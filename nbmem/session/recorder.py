@@ -50,12 +50,13 @@ class Recorder:
         take_inventory: Callable[[], Inventory],
         origins: Origins,
         troubles: Troubles,
+        first_serial: int = 1,
     ) -> None:
         self._scopes = scopes
         self._take_inventory = take_inventory
         self._origins = origins
         self._troubles = troubles
-        self._serials = itertools.count(1)
+        self._serials = itertools.count(first_serial)
 
     def open(
         self, heading: Heading, device: str | None, *, scan: bool, serial: int | None = None

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from traitlets import Bool, Enum, Float, Int, Unicode
-from traitlets.config import Configurable
+import warnings
+from typing import TYPE_CHECKING
+
+from traitlets import Bool, Enum, Float, Int, TraitError, Unicode
+from traitlets.config import Config, Configurable
+
+from nbmem.errors import NbmemWarning
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
 
 
 class NbMem(Configurable):
@@ -34,3 +42,20 @@ class NbMem(Configurable):
         "",
         help="File to which the history is written cell by cell, so that it outlives the kernel.",
     ).tag(config=True)
+
+
+def read_settings(shell: InteractiveShell | None) -> NbMem:
+    """Returns the settings as the shell's configuration has them; what makes no sense is left out.
+
+    IPython keeps a value in its configuration even when `%config` refused it.
+    """
+    settings = NbMem()
+    if shell is None:
+        return settings
+    for name, value in dict(shell.config.get("NbMem", {})).items():
+        try:
+            settings.update_config(Config(NbMem={name: value}))
+        except TraitError as error:
+            sentence = f"NbMem.{name} stays {getattr(settings, name)!r}: {error}"
+            warnings.warn(sentence, NbmemWarning, stacklevel=2)
+    return settings

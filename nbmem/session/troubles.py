@@ -42,10 +42,17 @@ class Troubles:
         return tuple(self._kept)
 
     @contextmanager
-    def caught(self, doing: str, notes: list[Note]) -> Iterator[None]:
-        """Runs a block of nbmem's own work; what it raises becomes a note, Ctrl-C included."""
+    def caught(
+        self, doing: str, notes: list[Note], *, but: type[Exception] | tuple[()] = ()
+    ) -> Iterator[None]:
+        """Runs a block of nbmem's own work; what it raises becomes a note, Ctrl-C included.
+
+        Exceptions of the type `but` pass: they are meant for the user.
+        """
         try:
             yield
+        except but:
+            raise
         except (Exception, KeyboardInterrupt) as error:
             notes.append(self._keep(doing, error).note())
 

@@ -184,6 +184,7 @@ def test_cell_that_unloads_in_the_middle(notebook):
     (record,) = notebook.names["history"].records()
     assert 100 == record.devices["cpu"].delta
     assert "unloaded" in {note.code for note in record.notes}
+    assert "nbmem was unloaded before the end" in " ".join(notebook.reports[0].split())
     assert not notebook.run("%%gpumem\n1").success
 
 
@@ -195,9 +196,22 @@ def test_cell_that_loads_in_the_middle_is_not_recorded(bare):
 
 
 def test_cell_that_reloads_in_the_middle(notebook):
-    assert notebook.run("%%gpumem\nx = 1\n%reload_ext nbmem\ny = 2").success
-    assert notebook.run("%%gpumem after\nz = torch.zeros(25)").success
-    assert ["after"] == [record.label for record in notebook.records]
+    assert notebook.run(
+        "%%gpumem -o handed during\nx = torch.zeros(25)\n%reload_ext nbmem\ny = 2"
+    ).success
+    assert notebook.run("%%gpumem after\nz = torch.zeros(50)").success
+    told = [(record.label, record.devices["cpu"].delta) for record in notebook.records]
+    assert [("during", 100), ("after", 200)] == told
+    assert "during" == notebook.names["handed"].label
+    assert 2 == len(notebook.reports)
+
+
+def test_history_outlives_a_reload_and_serials_go_on(notebook):
+    notebook.run("%%gpumem -q before\nx = torch.zeros(25)")
+    notebook.run("%reload_ext nbmem")
+    notebook.run("%%gpumem -q after\ny = torch.zeros(25)")
+    told = [(record.serial, record.label) for record in notebook.records]
+    assert [(1, "before"), (2, "after")] == told
 
 
 def test_load_twice_changes_nothing(notebook):

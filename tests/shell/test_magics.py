@@ -8,7 +8,7 @@ import re
 import pytest
 
 import nbmem
-from nbmem.errors import HistoryFileError
+from nbmem.errors import HistoryFileError, NbmemWarning
 from nbmem.units import format_bytes
 
 
@@ -80,6 +80,27 @@ def test_setting_that_makes_no_sense_is_refused_and_nothing_changes(notebook, ca
     assert "1.00 MiB" in notebook.reports[-1]
 
 
+def test_refused_setting_does_not_stand_in_the_way_of_loading_again(notebook):
+    notebook.run("%config NbMem.rows = -5")
+    notebook.run("%config NbMem.units = 'SI'")
+    with pytest.warns(NbmemWarning, match=r"NbMem\.rows stays 6"):
+        notebook.run("%reload_ext nbmem")
+    assert notebook.run("%%gpumem\nx = torch.zeros(250_000)").success
+    assert "1.00 MB" in notebook.reports[-1]
+
+
+def test_subcommand_that_breaks_inside_is_one_line(notebook, monkeypatch, capsys):
+    def broken(*args, **kwargs):
+        raise LookupError("no names today")
+
+    monkeypatch.setattr("nbmem.session.core.take_inventory", broken)
+    assert notebook.run("%gpumem tensors").success
+    assert (
+        "nbmem could not run %gpumem tensors: LookupError: no names today"
+        " (`%gpumem errors` shows where)"
+    ) in capsys.readouterr().out
+
+
 def test_history_limit_drops_the_oldest(notebook):
     notebook.run("%config NbMem.history_limit = 2")
     for number in range(4):
@@ -99,7 +120,8 @@ def test_autosave_setting_writes_each_cell(notebook, tmp_path):
 
 
 def test_autosave_that_can_not_write_is_told_and_fails_no_cell(notebook, tmp_path, capsys):
-    notebook.run(f"%config NbMem.autosave = {str(tmp_path / 'missing' / 'saved.jsonl')!r}")
+    with pytest.warns(NbmemWarning, match=r"not autosaved: .*\(there is no folder .*missing\)"):
+        notebook.run(f"%config NbMem.autosave = {str(tmp_path / 'missing' / 'saved.jsonl')!r}")
     assert notebook.run("%%gpumem -q\nx = torch.zeros(25)").success
     assert 1 == len(notebook.records)
     capsys.readouterr()

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import textwrap
+import weakref
 
 import pytest
 import torch
@@ -171,3 +172,36 @@ def test_plain_loop_in_a_script_scans_seldom(notebook):
         note.code for note in (*block.record.notes, *block.record.devices["cpu"].notes)
     }
     del x
+
+
+@pytest.mark.parametrize(("label", "told"), [(3, "3"), (0.5, "0.5"), ("x", "x"), (None, None)])
+def test_labels_may_be_numbers(notebook, label, told):
+    with nbmem.measure(label) as block:
+        pass
+    assert told == block.record.label
+    assert [told] == [record.label for record in notebook.records]
+
+
+def test_other_labels_are_refused_with_an_example_and_not_kept(notebook):
+    tensor = torch.zeros(100)
+    alive = weakref.ref(tensor)
+    with pytest.raises(TypeError, match=r"not a Tensor: write nbmem\.measure\('forward'\)"):
+        nbmem.measure(tensor)
+    del tensor
+    assert alive() is None
+
+
+def test_decorated_function_is_one_record_of_its_calls(notebook):
+    @nbmem.measure("step")
+    def step(size):
+        """Takes a step."""
+        return torch.zeros(size)
+
+    kept = [step(10), step(20)]
+    assert ("step", "Takes a step.") == (step.__name__, step.__doc__)
+    (record,) = notebook.records
+    assert (2, {"cpu": 120}) == (
+        record.steps.count,
+        {name: size for name, size in record.steps.growth.items() if name == "cpu"},
+    )
+    del kept
