@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import nbformat
-import pytest
 from lab_page import LONG, expect, row, rows, table
 
 LOAD = "import torch, weakref\n%load_ext nbmem"
@@ -249,7 +248,6 @@ def test_two_panels_keep_in_step_and_are_usable_when_narrow(notebook):
     assert [] == book.errors
 
 
-@pytest.mark.xfail(strict=True, reason="Session has no `closed` yet: see nbmem/panel/contract.py")
 def test_an_unloaded_session_says_so_where_its_panel_was(notebook):
     book = notebook(LOAD, SHOW, FEATS, "%unload_ext nbmem")
     book.run(0, 1, 2)
