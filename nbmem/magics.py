@@ -94,15 +94,25 @@ def _tensors(session: Session, rest: str) -> None:
 
 def _panel(session: Session, rest: str) -> None:
     _refuse(rest, "%gpumem panel")
+    if not _has_front_end(session):
+        print("The panel needs a notebook, as in JupyterLab. In a terminal the same in text:\n")
+        _history(session, "")
+        return _tensors(session, "")
     from nbmem.panel import Panel
 
     display(Panel(session))
+    return None
 
 
 def _errors(session: Session, rest: str) -> None:
     _refuse(rest, "%gpumem errors")
     kept = session.troubles.all()
     print("\n".join(t.traceback for t in kept) if kept else "Nothing broke inside nbmem.")
+
+
+def _has_front_end(session: Session) -> bool:
+    """Returns whether the shell belongs to a kernel, which a notebook speaks to."""
+    return getattr(session.shell, "kernel", None) is not None
 
 
 _COMMANDS: dict[str, Callable[[Session, str], None]] = {

@@ -47,6 +47,15 @@ def test_tensors_lists_the_largest_and_sums_the_rest(notebook):
     assert format_bytes(others) == shown[1]
 
 
+def test_panel_in_a_terminal_is_the_same_in_text(notebook, capsys):
+    notebook.run("%%gpumem -q made\nx = torch.zeros(256, 1024)")
+    notebook.run("%gpumem panel")
+    assert "The panel needs a notebook" in capsys.readouterr().out
+    history, tensors = notebook.reports[-2:]
+    assert "made" in history
+    assert "Live tensors" in tensors
+
+
 def test_errors_says_when_there_were_none(notebook, capsys):
     notebook.run("%gpumem errors")
     assert "Nothing broke inside nbmem." in capsys.readouterr().out
