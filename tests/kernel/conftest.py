@@ -90,6 +90,7 @@ def kernel(started):
     """The module's kernel, its session begun anew."""
     started.run("%reset -f")
     started.run("%unload_ext nbmem")
+    started.run("import sys; sys.modules['nbmem.session'].close_session()")  # history and all
     reply, _ = started.run("%load_ext nbmem\nimport nbmem, torch")
     assert reply["status"] == "ok"
     return started
