@@ -10,7 +10,7 @@ VENV ?= .venv
 PY = $(VENV)/bin/python
 EXTRAS ?= examples,lab
 
-.PHONY: demo lab test test-floor test-only setup setup-test browser check bench format clean
+.PHONY: demo lab test test-floor setup setup-test bench screenshots format clean
 
 demo: setup
 	"$(PY)" examples/run_quickstart.py
@@ -27,6 +27,9 @@ test-floor:
 
 bench: setup-test
 	"$(PY)" -m benchmarks
+
+screenshots: setup-test
+	"$(PY)" scripts/take_screenshots.py
 
 format: setup-test
 	"$(VENV)/bin/ruff" check --fix . && "$(VENV)/bin/ruff" format .
