@@ -107,6 +107,7 @@ class Acts:
         self._plan_list.value = words.plan_html(plan)
         self._confirm.description = words.confirm_label(plan, self._chosen, self._units)
         self._confirm.layout.display = SHOWN if plan.planned else HIDDEN
+        self._keep.description = "Keep all" if plan.planned else "Close"
         self._plan.layout.display = SHOWN
         self.say("")
 
@@ -115,8 +116,9 @@ class Acts:
         self._plan.layout.display = HIDDEN
 
     def _press_keep(self) -> None:
+        offered = self._keep.description == "Keep all"
         self._forget_plan()
-        self.say("Nothing was dropped.")
+        self.say("Nothing was dropped." if offered else "")
 
     def _press_confirm(self) -> None:
         keys = self._planned

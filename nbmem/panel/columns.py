@@ -200,9 +200,23 @@ def cell_sentence(record: CellRecord, device: str, units: Units) -> str:
     return " · ".join([*parts, f"{format_change(delta.delta, units)} stayed"])
 
 
+def newest_first(records: Sequence[CellRecord]) -> list[CellRecord]:
+    """Returns the cells, the newest first, each followed by its blocks in the order they ran."""
+    cells: list[list[CellRecord]] = []
+    cell_of: dict[int, list[CellRecord]] = {}
+    for record in records:
+        cell = None if record.parent is None else cell_of.get(record.parent)
+        if cell is None:
+            cell = []
+            cells.append(cell)
+        cell.append(record)
+        cell_of[record.serial] = cell
+    return [record for cell in reversed(cells) for record in cell]
+
+
 def cell_table(records: Sequence[CellRecord], device: str, units: Units) -> TableData:
-    """Returns the table of records, newest first."""
-    newest = list(reversed(records))
+    """Returns the table of records, the newest cell first, blocks below their cell as they ran."""
+    newest = newest_first(records)
     deltas = [record.devices.get(device) for record in newest]
     changes = [None if delta is None else delta.delta for delta in deltas]
     highest = [None if delta is None else delta.peak for delta in deltas]

@@ -1,7 +1,7 @@
 """The panel's two outputs under a cell: the live widgets, and a copy for when they are gone.
 
 A page that lost the kernel shows nothing of a widget, trusted or not. So a copy of text and HTML
-stands below it, follows the panel, and is hidden by `STYLE` as long as the widgets are there.
+stands below it, follows the panel, and is hidden by `STYLE` as long as the widgets are alive.
 """
 
 from __future__ import annotations
@@ -15,8 +15,21 @@ if TYPE_CHECKING:
     from nbmem.panel.snapshot import Snapshot
 
 VIEW = "application/vnd.jupyter.widget-view+json"
-STYLE = "<style>.jp-OutputArea:has(.nbmem-panel) .nbmem-copy { display: none; }</style>"
 LIVE = "nbmem panel: the live figures need a running kernel, `%load_ext nbmem`, `%gpumem panel`."
+
+# A kernel that restarts leaves the widgets in the page, each marked as disconnected and deaf.
+_DEAF = ".jupyter-widgets-disconnected"
+STYLE = f"""<style>
+.jp-OutputArea:has(.nbmem-panel:not({_DEAF})) .nbmem-copy {{ display: none; }}
+.nbmem-panel{_DEAF} > * {{ display: none !important; }}
+.nbmem-panel{_DEAF}::before {{
+  content: "{LIVE}";
+  padding: 0;
+  font: inherit;
+  line-height: 20px;
+  color: inherit;
+}}
+</style>"""
 
 
 def view_bundle(model_id: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from nbmem.panel.plain import PlainBody
 from nbmem.panel.redraw import Throttle
 from nbmem.panel.snapshot import Snapshot, take_snapshot
 from nbmem.panel.static import clock_text, copy_text
-from nbmem.units import format_bytes
+from nbmem.units import format_bytes, format_count
 
 if TYPE_CHECKING:
     from nbmem.panel.contract import SessionLike
@@ -204,10 +204,11 @@ def close_tree(*roots: Widget) -> None:
 
 
 def _history_aside(snapshot: Snapshot) -> str:
-    count = len(snapshot.records)
-    if not count:
-        return ""
-    return f"{count:,} {'cell' if count == 1 else 'cells'} on {snapshot.device}"
+    blocks = sum(record.parent is not None for record in snapshot.records)
+    cells = len(snapshot.records) - blocks
+    counts = [(cells, "cell"), (blocks, "block")]
+    words = " and ".join(format_count(count, noun) for count, noun in counts if count)
+    return f"{words} on {snapshot.device}" if words else ""
 
 
 def _alive_words(snapshot: Snapshot) -> tuple[str, str]:

@@ -8,6 +8,7 @@ const SPARE_ROWS = 4;
 // mark from the focused element upwards and takes the first match: each such element bears it.
 const OWN_KEYS = { "data-lm-suppress-shortcuts": "true" };
 const WAITING = "The rows come as soon as the kernel is free …";
+const HINT = "Choose rows to free what they hold: click, Shift-click for several in a row, Space.";
 let tablesMade = 0;
 
 function make(tag, className, parent, attributes = {}) {
@@ -53,7 +54,8 @@ class TableView {
       "aria-label": this.model.get("label"),
       "aria-multiselectable": String(this.model.get("multiple")),
     });
-    this.grid.style.height = `${(rows + 1) * ROW_HEIGHT}px`;
+    // Half a row more: one that is cut says that there are others below.
+    this.grid.style.height = `${(rows + 1.5) * ROW_HEIGHT}px`;
     this.header = make("div", "nbmem-header nbmem-row", this.grid, { role: "row" });
     this.spacer = make("div", "nbmem-spacer", this.grid, { role: "rowgroup" });
     this.note = make("div", "nbmem-empty", this.grid);
@@ -170,7 +172,7 @@ class TableView {
 
   drawWords(chosen) {
     const { keys, unlisted, empty } = this.data;
-    const filtered = keys.length > 0 && this.order.length === 0;
+    const filtered = this.order.length === 0 && Boolean(this.filter?.value.trim());
     this.note.textContent = filtered ? "Nothing matches the filter." : keys.length ? "" : empty;
     this.note.hidden = !this.note.textContent;
     const parts = [];
@@ -178,7 +180,7 @@ class TableView {
     if (chosen && this.model.get("multiple")) parts.push(`${chosen} chosen`);
     if (unlisted) parts.push(unlisted);
     if (this.active >= 0) parts.push(this.data.tips[this.order[this.active]].replaceAll("\n", " · "));
-    const words = parts.join(" · ");
+    const words = parts.join(" · ") || (this.order.length ? HINT : "");
     if (this.footer.textContent !== words) this.footer.textContent = words;
   }
 

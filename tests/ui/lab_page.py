@@ -179,6 +179,14 @@ class Notebook:
         self.page.wait_for_function("() => window.nbmemSaved", timeout=LONG)
         return nbformat.read(self.path, as_version=4)
 
+    def restart(self) -> None:
+        """Restarts the kernel and waits until cells can run."""
+        self.page.evaluate(
+            "async () => { const session = window.jupyterapp.shell.currentWidget.sessionContext;"
+            " await session.restartKernel(); return 0; }"
+        )
+        self.page.evaluate(READY)
+
     def shut_down(self) -> None:
         """Ends the kernel."""
         self.page.evaluate(

@@ -231,6 +231,36 @@ def test_the_saved_notebook_is_small_and_reads_without_its_kernel(notebook):
     expect(copy.get_by_role("row").filter(has_text="float32")).to_contain_text("feats")
 
 
+def test_a_restarted_kernel_leaves_the_copy_and_says_what_to_run(notebook):
+    book = notebook(LOAD, SHOW, FEATS)
+    book.run(0, 1, 2)
+    book.wait_for_bars(["[3]"])
+    expect(row(book.panel(1), "Live tensors", "feats")).to_be_visible()
+    book.restart()
+    copy = book.output(1).locator(".nbmem-copy")
+    expect(copy.get_by_role("row").filter(has_text="make feats")).to_be_visible()
+    expect(book.panel(1).get_by_role("button", name="gc.collect()")).to_be_hidden()
+    said = "(node) => getComputedStyle(node, '::before').content"
+    assert "`%gpumem panel`" in book.panel(1).evaluate(said)
+    book.run(0, 1, 2)
+    expect(row(book.panel(1), "Live tensors", "feats")).to_be_visible()
+    expect(copy).to_be_hidden()
+    assert [] == book.errors
+
+
+def test_a_filter_over_more_than_was_sent_says_when_nothing_matches(notebook):
+    book = notebook(LOAD, SHOW, "%%gpumem\nmany = [torch.ones(n + 1) for n in range(600)]")
+    book.run(0, 1, 2)
+    panel = book.panel(1)
+    grid = table(panel, "Live tensors")
+    expect(panel).to_contain_text("100 smaller")
+    panel.get_by_label("Filter Live tensors").fill("many[3]")
+    expect(rows(grid)).to_have_count(1)
+    panel.get_by_label("Filter Live tensors").fill("nobody")
+    expect(panel).to_contain_text("0 match “nobody” of 600")
+    expect(grid).to_contain_text("Nothing matches the filter.")
+
+
 def test_two_panels_keep_in_step_and_are_usable_when_narrow(notebook):
     book = notebook(LOAD, SHOW, SHOW, FEATS)
     book.run(0, 1, 2, 3)

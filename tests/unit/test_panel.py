@@ -9,7 +9,7 @@ import torch
 from panel_session import MIB, ScriptedSession, cell, reading, storage
 
 from nbmem.panel import Panel
-from nbmem.records import Note
+from nbmem.records import Note, ReclaimReport
 
 GIB = 1024 * MIB
 
@@ -57,6 +57,13 @@ def test_a_new_record_is_drawn_by_itself(panel, session):
     session.tell()
     assert ["[1]", "[2]"] == panel._body.chart.data["labels"]
     assert [2, 1] == panel._body.cells.data.keys
+
+
+def test_blocks_are_not_counted_as_cells(panel, session):
+    assert "1 cell on cpu" in texts(panel)
+    session.list += [cell(2, 0, MIB, MIB), cell(3, 0, MIB, MIB, parent=2)]
+    session.tell()
+    assert "2 cells and 1 block on cpu" in texts(panel)
 
 
 def test_one_plain_variable_goes_at_once(panel, session):
@@ -116,6 +123,19 @@ def test_what_is_refused_stands_beside_what_is_planned(panel, session):
     assert "<b>Stays</b>" in texts(panel)
     press(panel, "Drop only these")
     assert "model.0.weight is an attribute" in texts(panel)
+
+
+def test_a_plan_that_drops_nothing_has_nothing_to_keep(panel, session, monkeypatch):
+    plan = ReclaimReport("del", (), (), ("model.0.weight is part of model",), None, None, "bytes")
+    monkeypatch.setattr(session, "plan_drop", lambda _keys: plan)
+    panel._body.tensors.selected = [12]
+    press(panel, "del 1 (1.00 MiB)…")
+    assert "none" == named(panel, "Drop only these")[0].layout.display
+    assert not named(panel, "Keep all")
+    press(panel, "Close")
+    assert "model.0.weight is part of model" in panel._acts._plan_list.value
+    assert "none" == panel._acts._plan.layout.display
+    assert "Nothing was dropped." not in texts(panel)
 
 
 def test_an_error_inside_an_act_is_one_line_of_text(panel, session):

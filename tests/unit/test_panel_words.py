@@ -70,14 +70,24 @@ def test_the_device_is_a_column_only_where_there_are_two():
 
 def test_the_newest_cell_comes_first_and_a_failed_one_is_marked():
     failed = cell(2, MIB, MIB, 3 * MIB, label="train", status="oom", error="OutOfMemoryError: big")
-    inner = cell(3, MIB, MIB, MIB, parent=2, execution_count=None, label="forward")
-    data = cell_table([cell(1, 0, MIB, 2 * MIB), failed, inner], "cpu", "IEC")
-    assert ["#3", "[2]", "[1]"] == column(data, "cell").text
-    assert ["↳ forward", "oom · train", "x1 = make()"] == column(data, "what ran").text
-    assert [False, True, False] == column(data, "what ran").alarm
-    assert ["1.00", "3.00", "2.00"] == column(data, "peak MiB").text
-    assert ["0", "0", "+1.00"] == column(data, "stayed MiB").text
-    assert "OutOfMemoryError: big" in data.tips[1]
+    data = cell_table([cell(1, 0, MIB, 2 * MIB), failed], "cpu", "IEC")
+    assert ["[2]", "[1]"] == column(data, "cell").text
+    assert ["oom · train", "x1 = make()"] == column(data, "what ran").text
+    assert [True, False] == column(data, "what ran").alarm
+    assert ["3.00", "2.00"] == column(data, "peak MiB").text
+    assert ["0", "+1.00"] == column(data, "stayed MiB").text
+    assert "OutOfMemoryError: big" in data.tips[0]
+
+
+def test_blocks_stand_below_their_cell_in_the_order_they_ran():
+    def block(serial, parent, label):
+        return cell(serial, MIB, MIB, MIB, parent=parent, execution_count=2, label=label)
+
+    blocks = [block(3, 2, "forward"), block(4, 3, "inner"), block(5, 2, "backward")]
+    orphan = block(9, 8, "its cell is no longer kept")
+    data = cell_table([orphan, cell(1, 0, MIB, MIB), cell(2, 0, MIB, MIB), *blocks], "cpu", "IEC")
+    assert [2, 3, 4, 5, 1, 9] == data.keys
+    assert "↳ forward" == column(data, "what ran").text[1]
 
 
 def test_a_cell_that_did_not_measure_the_device_is_unknown_not_zero():
