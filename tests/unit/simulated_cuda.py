@@ -88,6 +88,7 @@ class SimulatedCuda:
     def __init__(self, monkeypatch, count=1, started=True):
         self.devices = [SimulatedAllocator() for _ in range(count)]
         self.raw_resets = 0
+        self.early_calls = 0
         self.properties_read = []
         self.monkeypatch = monkeypatch
         self._install(monkeypatch, count)
@@ -103,13 +104,18 @@ class SimulatedCuda:
         return copy.deepcopy(self.devices)
 
     def read_stats(self, index):
-        assert torch.cuda.is_initialized(), "the real function crashes before CUDA starts"
+        self._expect_started()
         return self.devices[index].nested()
 
     def reset_peak(self, index):
-        assert torch.cuda.is_initialized(), "the real function crashes before CUDA starts"
+        self._expect_started()
         self.raw_resets += 1
         self.devices[index].reset_peak()
+
+    def _expect_started(self):
+        if not torch.cuda.is_initialized():
+            self.early_calls += 1
+            raise RuntimeError("Invalid device argument 0: did you call init?")
 
     def _read_properties(self, index):
         assert torch.cuda.is_initialized(), "the real function starts CUDA"

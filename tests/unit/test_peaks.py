@@ -247,11 +247,20 @@ def test_a_torch_without_cuda_gets_no_new_functions():
 
 
 def test_nothing_is_reset_before_the_user_starts_cuda(monkeypatch):
+    def users_reset():
+        """What the user gets: nothing, or torch 2.10's error."""
+        try:
+            return torch.accelerator.reset_peak_memory_stats(0)
+        except RuntimeError as error:
+            return str(error)
+
     cuda = SimulatedCuda(monkeypatch, started=False)
+    without_nbmem, cuda.early_calls = users_reset(), 0
     devices = Devices(Counter())
     devices.install()
     window = open_window(devices)
-    torch.accelerator.reset_peak_memory_stats(0)
+    assert (0, 0) == (cuda.early_calls, window.peak())
+    assert without_nbmem == users_reset()
     cuda.start()
     cuda.devices[0].allocate(KIB)
     cuda.devices[0].free()
