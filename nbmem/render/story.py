@@ -90,7 +90,7 @@ def tell(record: CellRecord, units: Units, rows: int) -> Story:
         failed=record.status != "ok",
         devices=_worth_telling(told),
         host=_host(record.devices.get(_HOST), units, always=not quiet or not devices),
-        notes=_notes(record),
+        notes=(*_notes(record), *_kept_by_traceback(record, units)),
     )
 
 
@@ -133,7 +133,7 @@ def _tell_device(record: CellRecord, delta: DeviceDelta, units: Units, rows: int
         bar=_bar(delta),
         start=format_bytes(delta.before, units),
         end=format_bytes(delta.after, units),
-        change=_change(delta, units),
+        change=_change(delta, units, moved=bool(created or facts)),
         created=created,
         rows=tuple(rows_of(created, rows)) if created else (),
         stayed=_stayed(created, units),
@@ -170,9 +170,10 @@ def _bar(delta: DeviceDelta) -> Bar | None:
     return Bar(parts[0], parts[1] - parts[0], parts[2] - parts[1], stayed)
 
 
-def _change(delta: DeviceDelta, units: Units) -> str:
+def _change(delta: DeviceDelta, units: Units, *, moved: bool) -> str:
     if not delta.delta:
-        return "" if delta.delta is None else "nothing stayed"
+        unmoved = "±0 B" if moved else "nothing stayed"
+        return "" if delta.delta is None else unmoved
     return f"{format_change(delta.delta, units)}{' stayed' if delta.delta > 0 else ''}"
 
 
@@ -230,6 +231,14 @@ def _host(delta: DeviceDelta | None, units: Units, *, always: bool) -> str:
 def _notes(record: CellRecord) -> tuple[str, ...]:
     notes = [*record.notes, *(note for d in record.devices.values() for note in d.notes)]
     return tuple(dict.fromkeys(_sentence(note.sentence) for note in notes))
+
+
+def _kept_by_traceback(record: CellRecord, units: Units) -> tuple[str, ...]:
+    unknown = sum(s.bytes for s in record.created if s.category == "unknown")
+    if record.status == "ok" or not unknown:
+        return ()
+    why = "as a rule local variables that the error's traceback keeps for %debug."
+    return (f"{format_bytes(unknown, units)} unknown: {why}",)
 
 
 def _sentence(text: str) -> str:

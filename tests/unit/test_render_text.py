@@ -88,6 +88,27 @@ def test_a_device_that_was_not_touched_is_left_out_beside_one_that_was():
     assert "cuda:1" not in cell_report_text(record)
 
 
+def test_a_cell_run_again_says_that_what_it_made_replaced_as_much():
+    record = cell(
+        1,
+        delta(before=MIB, after=MIB, peak=2 * MIB),
+        created=[storage(1, MIB, "user", "x")],
+        freed={"cuda:0": MIB},
+    )
+    text = cell_report_text(record)
+    assert "end 1.00 MiB   ±0 B" in text
+    assert "nothing stayed" not in text
+
+
+@pytest.mark.parametrize("status", ["error", "oom", "interrupted"])
+def test_a_failed_cell_says_what_its_traceback_keeps(status):
+    kept = [storage(n, 2 * MIB, "unknown") for n in (1, 2)]
+    moved = delta(after=4 * MIB, peak=4 * MIB)
+    said = "4.00 MiB unknown: as a rule local variables that the error's traceback keeps"
+    assert said in cell_report_text(cell(1, moved, created=kept, status=status), width=120)
+    assert said not in cell_report_text(cell(1, moved, created=kept), width=120)
+
+
 def test_two_devices_have_a_block_each():
     record = cell(
         1,
