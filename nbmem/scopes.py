@@ -290,6 +290,8 @@ class _Part:
     def _raise_peak(self, after: int | None) -> None:
         if self.peak is not None and after is not None and after > self.peak:
             self.peak = after
+            if any(note.code == "compiled" for note in self.notes):
+                return  # that note says it: what Inductor made is no other thread's
             self.notes = [note for note in self.notes if note.code != _RAISED.code]
             self.notes.append(_RAISED)
 

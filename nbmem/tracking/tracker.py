@@ -150,7 +150,8 @@ class CpuTracker:
         if loaded_since or wrapped.compiled_calls() > self._compiled_before:
             self._add(
                 "compiled",
-                "Code compiled by torch.compile ran: what it holds inside is not in the peak.",
+                "Code compiled by torch.compile ran: what it made is counted at the end, and "
+                "what it held meanwhile is not in the peak.",
             )
 
     def _add(self, code: str, sentence: str) -> None:

@@ -195,6 +195,22 @@ def test_what_the_tracker_could_not_see_is_said_with_the_cpu(scopes, tracker, mo
     assert () == deltas["host"].notes
 
 
+def test_what_compiled_code_made_is_no_other_threads(scopes, tracker, table, monkeypatch):
+    said = [Note("peak", "compiled", "What compiled code allocates inside is unseen.")]
+    monkeypatch.setattr(tracker, "notes", lambda: said)
+    scope = scopes.open()
+    tracker._add("compiled", said[0].sentence)
+    with ThreadPoolExecutor() as pool:  # made out of sight, as Inductor's C++ makes it
+        kept = pool.submit(make, 6 * MIB).result()
+    scope.stop()
+    with scan_heap(table):
+        pass
+    cpu = scope.close().deltas["cpu"]
+    assert cpu.after == cpu.peak
+    assert [("peak", "compiled")] == codes(cpu.notes)
+    assert 6 * MIB == kept.numel()
+
+
 def test_a_tracker_that_breaks_costs_the_user_nothing_but_a_note(scopes, tracker, monkeypatch):
     def broken():
         raise RuntimeError("mode stack is gone")
