@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _RAW = "_raw_saved_"
 _NO_ROOT = sys.maxsize
+_FREED = "already been freed"
+"""In torch's words where backward has freed what a node kept: then there is nothing to see."""
 DEEPEST = 4000
 """Nodes of one chain of an autograd graph that are read: a tenth of what the stack bears."""
 _SAVED = torch._C._autograd.SavedTensor
@@ -73,13 +75,15 @@ class GraphWalk:
         self._queue: list[tuple[int, int]] = []
         self._attributes: dict[type, tuple[tuple[str, str], ...]] = {}
         self._positions: dict[int, int] = {}
+        self._refused: set[int] = set()
 
     def begin_at(self, tensor: torch.Tensor, root: int | None) -> None:
         """Adds the tensor's graph to what the next `walk` visits."""
         try:
             node = _grad_fn_of(tensor)
         except RuntimeError:  # a view whose base was changed in place under no_grad
-            self.unreadable += 1
+            self.unreadable += id(tensor) not in self._refused
+            self._refused.add(id(tensor))
             return
         if node is not None:
             self._queue_up(node, 0, _NO_ROOT if root is None else root)
@@ -119,8 +123,8 @@ class GraphWalk:
         for attribute, short in attributes:
             try:
                 tensors = self._tensors_in(getattr(node, attribute))
-            except RuntimeError:  # the graph was freed, or the value changed in place
-                self.unreadable += 1
+            except RuntimeError as error:
+                self.unreadable += _FREED not in str(error)
                 continue
             for tensor in tensors:
                 self.saved.append(SavedTensor(tensor, kind.__name__, short, root, position))

@@ -118,6 +118,13 @@ def _referrers_are_complete() -> bool:
     return platform.python_implementation() == "CPython" and (gil is None or gil())
 
 
+def _missing(unreadable: int) -> str:
+    if unreadable == 1:
+        return "torch cannot show 1 tensor or its graph: what only it keeps alive is missing."
+    count = f"{unreadable:,} tensors or their graphs"
+    return f"torch cannot show {count}: what only they keep alive is missing."
+
+
 class _Scanner:
     """One scan in the making."""
 
@@ -223,9 +230,7 @@ class _Scanner:
         notes = []
         unreadable = self._unreadable + self._walk.unreadable
         if unreadable:
-            notes.append(
-                Note("storages", "unreadable", f"torch refused to show {unreadable} values.")
-            )
+            notes.append(Note("storages", "unreadable", _missing(unreadable)))
         if self._walk.too_deep:
             sentence = (
                 "An autograd graph is too deep to be read to its end without danger: what only "

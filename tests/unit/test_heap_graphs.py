@@ -135,6 +135,34 @@ def test_a_graph_that_backward_freed_shows_nothing_and_raises_nothing():
     assert [("AccumulateGrad", "variable", (5,), 0, 2)] == _saved_in(loss)
 
 
+def test_a_custom_function_that_ran_backward_leaves_no_note():
+    class Cube(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, value):
+            ctx.save_for_backward(value)
+            return value**3
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return 3 * ctx.saved_tensors[0] ** 2 * gradient
+
+    loss = Cube.apply(torch.ones(6, requires_grad=True)).sum()
+    loss.backward()
+    with scan_heap(StorageTable(), first=[loss]) as scan:
+        assert [] == scan.notes
+
+
+def test_a_graph_that_torch_cannot_show_is_told_with_what_it_means():
+    base = torch.ones(4, requires_grad=True) * 1
+    with torch.no_grad():
+        view = base[:2]
+    base.add_(1)
+    with scan_heap(StorageTable(), first=[view]) as scan:
+        (note,) = scan.notes
+    said = "torch cannot show 1 tensor or its graph: what only it keeps alive is missing."
+    assert ("unreadable", said) == (note.code, note.sentence)
+
+
 def test_a_leaf_that_only_the_graph_keeps_is_found_with_its_gradient():
     def build():
         weight = torch.ones(1000, requires_grad=True)

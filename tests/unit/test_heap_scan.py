@@ -116,32 +116,46 @@ def test_nothing_stays_alive_and_no_collection_is_needed():
 
 
 def test_the_scan_starts_no_collection():
-    kept = [torch.ones(1) for _ in range(500)]
     result = torch.ones(1, requires_grad=True)
-    for _ in range(3000):
+    for _ in range(3000):  # the walk makes far more than 100 objects of its own
         result = result * 1.0
     collected = []
 
     def listen(phase, info):
-        collected.append(phase)
+        collected.append((phase, info["generation"]))
+
+    class Knot:
+        pass
 
     thresholds = gc.get_threshold()
     gc.collect()
-    gc.set_threshold(10_000)
+    knot = Knot()
+    knot.itself = knot
+    alive = weakref.ref(knot)
+    del knot
     gc.callbacks.append(listen)
     try:
-        gc.set_threshold(100)
-        collected.clear()
         gc.disable()
+        gc.set_threshold(100)
+        during = StorageTable()
+        collected.clear()
+        with scan_heap(during):  # the collector is off before, so that nothing else can start it
+            pass
+        assert [] == collected
+        assert alive() is not None
+        gc.set_threshold(10_000)
         gc.enable()
-        with scan_heap(StorageTable()) as scan:
-            during = list(collected)
-        assert len(scan.tensors) == 0
+        gc.set_threshold(100)
+        inside = []
+        original = during.note
+        during.note = lambda storage: (inside.append(gc.isenabled()), original(storage))[1]
+        with scan_heap(during):
+            pass
+        assert {False} == set(inside)
     finally:
+        gc.enable()
         gc.callbacks.remove(listen)
         gc.set_threshold(*thresholds)
-    assert len(during) <= 2  # the one that waited for the collector to be on again
-    del kept
 
 
 def test_a_collector_that_was_off_stays_off():
