@@ -97,10 +97,22 @@ class Acts:
             return
         with self.telling("The plan for del"):
             plan = self._session.plan_drop(keys)
+            if not plan.planned and self._say_gone():
+                return
             if words.is_simple(self._chosen) and not plan.refused:
                 self._act("del", lambda: self._session.drop_storages(keys))
             else:
                 self._show_plan(plan, keys)
+
+    def _say_gone(self) -> bool:
+        """Reads again; returns whether something chosen was gone already, having said so."""
+        before = self._chosen
+        self._after()
+        alive = {storage.key for storage in self._chosen}
+        gone = [storage for storage in before if storage.key not in alive]
+        if gone:
+            self.say(words.gone_sentence(gone))
+        return bool(gone)
 
     def _show_plan(self, plan: ReclaimReport, keys: tuple[int, ...]) -> None:
         self._planned = keys

@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from nbmem.panel.columns import figures, shorten
+from nbmem.panel.columns import figures, shorten, storage_name
 from nbmem.units import format_bytes
 
 if TYPE_CHECKING:
@@ -51,6 +51,13 @@ def _few(sentences: Iterable[str]) -> list[str]:
     if len(listed) <= _MOST_SENTENCES:
         return listed
     return [*listed[:_MOST_SENTENCES], f"And {len(listed) - _MOST_SENTENCES} more."]
+
+
+def gone_sentence(storages: Sequence[StorageRecord]) -> str:
+    """Returns what the panel says of chosen rows that were freed before the press."""
+    name, count = shorten(storage_name(storages[0]), 60), len(storages)
+    what = f"{name} is" if count == 1 else f"{name} and {count - 1} more are"
+    return f"{what} gone already: nothing was dropped."
 
 
 def is_simple(storages: Sequence[StorageRecord]) -> bool:

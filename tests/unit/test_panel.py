@@ -125,6 +125,17 @@ def test_what_is_refused_stands_beside_what_is_planned(panel, session):
     assert "model.0.weight is an attribute" in texts(panel)
 
 
+def test_what_is_gone_already_is_said_by_its_name(panel, session, monkeypatch):
+    plan = ReclaimReport("del", (), (), ("storage 11 is gone already",), None, None, "bytes")
+    monkeypatch.setattr(session, "plan_drop", lambda _keys: plan)
+    panel._body.tensors.selected = [11]
+    del session.storages[0]
+    press(panel, "del feats (2.00 MiB)")
+    assert "feats is gone already: nothing was dropped." in texts(panel)
+    assert "none" == panel._acts._plan.layout.display
+    assert [12] == panel._body.tensors.data.keys
+
+
 def test_a_plan_that_drops_nothing_has_nothing_to_keep(panel, session, monkeypatch):
     plan = ReclaimReport("del", (), (), ("model.0.weight is part of model",), None, None, "bytes")
     monkeypatch.setattr(session, "plan_drop", lambda _keys: plan)
