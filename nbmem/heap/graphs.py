@@ -82,11 +82,15 @@ class GraphWalk:
         try:
             node = _grad_fn_of(tensor)
         except RuntimeError:  # a view whose base was changed in place under no_grad
-            self.unreadable += id(tensor) not in self._refused
-            self._refused.add(id(tensor))
+            self.refuse(tensor)
             return
         if node is not None:
             self._queue_up(node, 0, _NO_ROOT if root is None else root)
+
+    def refuse(self, tensor: torch.Tensor) -> None:
+        """Counts a tensor whose graph or gradient raised, once; it must outlive the walk."""
+        self.unreadable += id(tensor) not in self._refused
+        self._refused.add(id(tensor))
 
     def walk(self, tensor: torch.Tensor | None = None, root: int | None = None) -> None:
         """Visits every node reachable from where it was told to begin, the latest first."""

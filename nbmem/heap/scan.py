@@ -138,7 +138,6 @@ class _Scanner:
         deepest = _DEEPEST_AGAIN if table.deep_graph_seen else DEEPEST
         # The walk knows nothing of us: a cycle would outlive the scan.
         self._walk = GraphWalk(self._kind_ids, deepest)
-        self._unreadable = 0
         self._opaque = 0
 
     def scan(self, first: Sequence[torch.Tensor]) -> HeapScan:
@@ -188,7 +187,7 @@ class _Scanner:
             self._roots.append(tensor)
             return _grad_of(tensor) if _retains_grad(tensor) else None
         except RuntimeError:
-            self._unreadable += 1
+            self._walk.refuse(tensor)
             return None
 
     def _follow_graphs(self, first: Sequence[torch.Tensor]) -> None:
@@ -228,7 +227,7 @@ class _Scanner:
 
     def _notes(self) -> list[Note]:
         notes = []
-        unreadable = self._unreadable + self._walk.unreadable
+        unreadable = self._walk.unreadable
         if unreadable:
             notes.append(Note("storages", "unreadable", _missing(unreadable)))
         if self._walk.too_deep:
