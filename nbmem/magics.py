@@ -64,7 +64,7 @@ run_cell_directly.__doc__ = gpumem_cell.__doc__
 def _status(session: Session, rest: str) -> None:
     _refuse(rest, "%gpumem")
     readings = session.read_devices()
-    _show(render.status_bundle(readings, units=session.units))
+    _show(render.status_bundle(readings, units=session.units, width=session.width))
 
 
 def _on(session: Session, rest: str) -> None:
@@ -81,7 +81,8 @@ def _off(session: Session, rest: str) -> None:
 
 def _history(session: Session, rest: str) -> None:
     _refuse(rest, "%gpumem history")
-    _show(render.history_bundle(session.history.records(), units=session.units))
+    records = session.history.records()
+    _show(render.history_bundle(records, units=session.units, width=session.width))
     for note in session.history.notes:
         print(note.sentence)
 
@@ -89,7 +90,8 @@ def _history(session: Session, rest: str) -> None:
 def _tensors(session: Session, rest: str) -> None:
     rows = _number(rest, "%gpumem tensors 50") if rest else _ROWS
     inventory = session.take_inventory()
-    _show(render.storages_bundle(inventory, units=session.units, rows=rows))
+    width = session.width
+    _show(render.storages_bundle(inventory, units=session.units, rows=rows, width=width))
 
 
 def _panel(session: Session, rest: str) -> None:

@@ -68,7 +68,7 @@ class ColumnUnit:
         step = 10**-self.decimals
         value = abs(size) / self.divisor
         if 0 < value < step / 2:
-            return f"<{sign}{step:.{self.decimals}f}"
+            return f"{sign}<{step:.{self.decimals}f}"
         return f"{sign}{value:,.{self.decimals}f}" if size else "0"
 
 

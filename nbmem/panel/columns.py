@@ -102,7 +102,7 @@ def _figure(size: int | None, scale: int, places: int, signed: bool) -> str:
     sign = "−" if size < 0 else "+" if signed else ""
     value = f"{abs(size) / scale:.{places}f}"
     if float(value) == 0:
-        return f"<{sign}{10**-places:.{places}f}"
+        return f"{sign}<{10**-places:.{places}f}"
     return sign + value
 
 

@@ -31,7 +31,7 @@ def legend_html(records: Sequence[CellRecord], device: str) -> str:
     if not cells:
         return f'<div style="{_STYLE}"></div>'
     seen = {s.category for record in cells for s in record.created if s.device == device}
-    chips = ["▲ peak", _chip("", NEUTRAL + "59", "inherit", "older")]
+    chips = ["▲ peak", _chip("", NEUTRAL + "99", "inherit", "older")]
     chips += [
         _chip(letter_of(category), colour_of(category), ink_of(category), category)
         for category in CATEGORIES

@@ -51,7 +51,7 @@ def drop_storages(holdings: Holdings, keys: Sequence[int]) -> ReclaimReport:
         bytes_before=before,
         bytes_after=_storage_bytes(holdings, devices),
         counts=_counts(devices),
-        still_held=_still_held(plan.targets),
+        still_held=_still_held([ref for ref in plan.targets if ref.serial not in plan.kept]),
     )
 
 

@@ -26,6 +26,8 @@ class DropPlan:
     outputs: dict[str, str] = field(default_factory=dict)
     """Expression of an output-cache copy to its sentence."""
     refused: list[str] = field(default_factory=list)
+    kept: set[int] = field(default_factory=set)
+    """Serials of targets that something refused holds: that they live on is no news."""
 
     def sentences(self) -> tuple[str, ...]:
         """Returns what would be done, a sentence each."""
@@ -57,6 +59,7 @@ def make_plan(holdings: Holdings, keys: Sequence[int]) -> DropPlan:
 def _plan_one(plan: DropPlan, ref: StorageRef, places: Sequence[Place], names: object) -> None:
     if not places:
         plan.refused.append(f"{format_bytes(ref.bytes)} {NAMELESS}")
+        plan.kept.add(ref.serial)
     for place in places:
         if place.steps[0].kind == "output":
             _plan_output(plan, place)
@@ -66,6 +69,7 @@ def _plan_one(plan: DropPlan, ref: StorageRef, places: Sequence[Place], names: o
             plan.entries[place.name] = place
         else:
             plan.refused.append(_refusal(place))
+            plan.kept.add(ref.serial)
 
 
 def _plan_output(plan: DropPlan, place: Place) -> None:

@@ -50,9 +50,12 @@ def storages_bundle(
     return _bundle(text, storages_table_html(inventory, units=units, rows=rows))
 
 
-def status_bundle(readings: Sequence[DeviceReading], *, units: Units = "IEC") -> dict[str, str]:
+def status_bundle(
+    readings: Sequence[DeviceReading], *, units: Units = "IEC", width: int = 78
+) -> dict[str, str]:
     """Returns the devices' counters."""
-    return _bundle(status_text(readings, units=units), status_html(readings, units=units))
+    text = status_text(readings, units=units, width=width)
+    return _bundle(text, status_html(readings, units=units))
 
 
 def reclaim_bundle(report: ReclaimReport, *, units: Units = "IEC") -> dict[str, str]:

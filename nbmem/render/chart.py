@@ -39,6 +39,7 @@ at the foot of a chart as high as the device."""
 
 OLDER = "older"
 BAR_WIDTH = 0.8
+OLDER_ALPHA = 0.6
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,8 +167,8 @@ def _add_bars(plot: figure, source: ColumnDataSource) -> None:
         x="x",
         width=BAR_WIDTH,
         color=[NEUTRAL, *(colour_of(category) for category in CATEGORIES)],
-        fill_alpha=[0.35, *([1.0] * len(CATEGORIES))],
-        nonselection_fill_alpha=[0.35, *([1.0] * len(CATEGORIES))],
+        fill_alpha=[OLDER_ALPHA, *([1.0] * len(CATEGORIES))],
+        nonselection_fill_alpha=[OLDER_ALPHA, *([1.0] * len(CATEGORIES))],
         line_color=None,
         source=source,
     )

@@ -162,7 +162,7 @@ def _all_storages(created: tuple[StorageRecord, ...], units: Units) -> str:
     ]
     left = len(created) - len(shown)
     more = parts.sentences([f"{format_count(left, 'smaller storage')} not shown."] if left else [])
-    summary = tag("summary", "each storage", f"cursor:pointer;{parts.QUIET}")
+    summary = tag("summary", f"all {len(created):,} storages", f"cursor:pointer;{parts.QUIET}")
     return tag("details", summary + parts.table(rows) + more)
 
 

@@ -28,6 +28,8 @@ class Column:
     """Loses the middle of its texts where there is no room."""
     unit: str = ""
     """Of all its figures."""
+    spare: bool = False
+    """Goes first where there is no room for all columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +62,8 @@ def history_table(records: Sequence[CellRecord], units: Units) -> Table:
     columns = [
         Column("cell", tuple(_cell(record) for record in records), figures=True),
         Column("label", tuple(_labels(records)), elastic=True),
-        Column("run", tuple(_runs(record) for record in records), figures=True),
-        Column("time", tuple(format_seconds(_seconds(r)) for r in records), figures=True),
+        Column("run", tuple(_runs(record) for record in records), figures=True, spare=True),
+        Column("time", tuple(_time(r) for r in records), figures=True, spare=True),
         sizes("peak", (d.peak if d else None for d in main), units),
         sizes("change", (d.delta if d else None for d in main), units, signed=True),
         Column("status", tuple(_status(record) for record in records), elastic=True),
@@ -116,6 +118,10 @@ def _runs(record: CellRecord) -> str:
     return f"×{record.steps.count:,}" if record.steps is not None else f"{record.run:,}"
 
 
+def _time(record: CellRecord) -> str:
+    return format_seconds(_seconds(record))
+
+
 def _seconds(record: CellRecord) -> float:
     return record.seconds if record.steps is None else record.steps.seconds
 
@@ -142,7 +148,9 @@ def _storage_columns(shown: Sequence[StorageRecord], units: Units) -> tuple[Colu
         sizes("size", (s.bytes for s in shown), units),
         Column("", tuple(letter_of(s.category) for s in shown)),
         Column("name", tuple(_name(s) for s in shown), elastic=True),
-        Column("dtype and shape", tuple(words_of(s.shape, clean(s.dtype)) for s in shown)),
+        Column(
+            "dtype and shape", tuple(words_of(s.shape, clean(s.dtype)) for s in shown), spare=True
+        ),
         Column("cell", tuple(_made_by(s) for s in shown), figures=True),
     ]
     if len({s.device for s in shown}) > 1:

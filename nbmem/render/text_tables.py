@@ -79,6 +79,7 @@ def table_text(table: Table, width: int) -> str:
 
 
 def _grid(columns: tuple[Column, ...], width: int) -> list[str]:
+    columns = _that_fit(columns, width)
     widths = [_natural(column) for column in columns]
     over = sum(widths) + len(_GAP) * (len(widths) - 1) - width
     for index, column in enumerate(columns):
@@ -88,6 +89,19 @@ def _grid(columns: tuple[Column, ...], width: int) -> list[str]:
             widths[index] = kept
     rows = zip(*(column.texts for column in columns), strict=True)
     return [_row(cells, columns, widths) for cells in (*_headings(columns), *rows)]
+
+
+def _that_fit(columns: tuple[Column, ...], width: int) -> tuple[Column, ...]:
+    """Returns the columns without as many spare ones as there is no room for."""
+    for spare in [column for column in columns if column.spare]:
+        if _least(columns) > width:
+            columns = tuple(column for column in columns if column is not spare)
+    return columns
+
+
+def _least(columns: tuple[Column, ...]) -> int:
+    widths = [min(_natural(c), _NARROWEST) if c.elastic else _natural(c) for c in columns]
+    return sum(widths) + len(_GAP) * (len(widths) - 1)
 
 
 def _natural(column: Column) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -87,6 +88,13 @@ class Session:
         """`IEC` or `SI`, as set."""
         return "SI" if self.settings.units == "SI" else "IEC"
 
+    @property
+    def width(self) -> int:
+        """Columns of the texts that are shown: the terminal's, 78 in a notebook."""
+        if self.shell is None or type(self.shell).__name__ != "TerminalInteractiveShell":
+            return 78
+        return max(40, min(shutil.get_terminal_size().columns - 1, 120))
+
     # Looking: nothing here changes what is alive.
 
     def read_devices(self) -> list[DeviceReading]:
@@ -147,8 +155,9 @@ class Session:
 
         from nbmem.render import report_bundle
 
-        settings = self.settings
-        display(report_bundle(record, units=self.units, rows=settings.rows), raw=True)
+        rows = self.settings.rows
+        bundle = report_bundle(record, units=self.units, width=self.width, rows=rows)
+        display(bundle, raw=True)
 
     # Acting: each act is room `reclaim`'s, with its proof.
 

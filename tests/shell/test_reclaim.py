@@ -95,6 +95,14 @@ def test_list_items_and_parameters_are_refused_with_the_way_out(notebook):
     assert 1 == len(notebook.names["batches"])
 
 
+def test_what_was_refused_is_not_told_twice(notebook):
+    notebook.run("batches = [torch.zeros(100)]; x = torch.zeros(9)")
+    report = current_session().drop_storages([key_of("batches[0]"), key_of("x")])
+    assert ("x",) == report.dropped
+    assert 1 == len(report.refused)
+    assert () == report.still_held
+
+
 def test_storage_that_is_gone_is_refused(notebook):
     notebook.run("x = torch.zeros(100)")
     key = key_of("x")

@@ -27,7 +27,7 @@ def test_a_column_has_one_unit_and_one_number_of_places():
 
 def test_changes_carry_their_sign():
     made = figures([2 * MIB, -MIB, 0, 4], "IEC", signed=True)
-    assert ["+2.00", "−1.00", "0", "<+0.01"] == made.texts
+    assert ["+2.00", "−1.00", "0", "+<0.01"] == made.texts
 
 
 def test_si_units():

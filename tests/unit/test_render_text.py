@@ -256,3 +256,19 @@ def test_blocks_stand_under_their_cell_in_the_history():
     assert ["epoch", "↳ forward", "  ↳ attention", "lost parent"] == [
         re.match(r".*\]  ((?:  )?\S+(?: \S+)*)", line)[1] for line in shown
     ]
+
+
+@pytest.mark.parametrize("width", [40, 60, 78, 120])
+def test_tables_fit_the_terminal(width):
+    records = [
+        cell(n, delta(after=n * GIB, peak=(n + 1) * GIB), label=f"a label that is long, number {n}")
+        for n in (1, 2)
+    ]
+    alive = Inventory(
+        (storage(1, GIB, "user", "batches['a long name']", shape=(1024, 1024, 256)),), 0.0
+    )
+    texts = history_table_text(records, width=width), storages_table_text(alive, width=width)
+    for text in texts:
+        assert [] == [line for line in text.splitlines() if width_of(line) > width]
+    assert "a l" in texts[0]
+    assert "name']" in texts[1]

@@ -225,12 +225,12 @@ def test_a_tracker_that_breaks_costs_the_user_nothing_but_a_note(scopes, tracker
 
 def test_the_host_is_measured_beside(scopes):
     scope = scopes.open()
-    block = torch.ones(16 * MIB, dtype=torch.float32)
+    block = torch.ones(64 * MIB, dtype=torch.float32)
     host = scope.close().deltas["host"]
-    assert 48 * MIB < host.delta < 80 * MIB  # Linux adds up each processor's pages lazily
+    assert 192 * MIB < host.delta < 320 * MIB  # Linux adds up each processor's pages lazily
     assert host.before < host.after <= host.peak
     assert (None, None) == (host.reserved_before, host.reserved_after)
-    assert 64 * MIB == block.untyped_storage().nbytes()
+    assert 256 * MIB == block.untyped_storage().nbytes()
 
 
 def test_a_gpu_cell_reads_the_allocator_and_leaves_the_cpu_alone(gpu_scopes, cuda, tracker):
