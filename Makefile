@@ -9,6 +9,8 @@ PYTHON ?= python3
 VENV ?= .venv
 PY = $(VENV)/bin/python
 EXTRAS ?= examples,lab
+# Jupyter asks for this where the user is root, as in most containers.
+ROOT_TOO = $$(test "$$(id -u)" != 0 || echo --allow-root)
 
 .PHONY: demo lab test test-floor setup setup-test bench screenshots format clean
 
@@ -16,7 +18,7 @@ demo: setup
 	"$(PY)" examples/run_quickstart.py
 
 lab: setup
-	"$(VENV)/bin/jupyter" lab "$$( [ -f demo-out/quickstart.ipynb ] && echo demo-out || echo examples )/quickstart.ipynb"
+	"$(VENV)/bin/jupyter" lab $(ROOT_TOO) "$$( [ -f demo-out/quickstart.ipynb ] && echo demo-out || echo examples )/quickstart.ipynb"
 
 test: setup-test
 	scripts/check "$(VENV)"
@@ -40,8 +42,15 @@ setup-test:
 	$(MAKE) setup EXTRAS=test
 	scripts/browser "$(PY)"
 
+# Another TORCH than last time installs anew.
+$(VENV)/.torch: FORCE
+	@mkdir -p "$(VENV)"
+	@printf '%s' "$(TORCH)" | cmp -s - "$@" || printf '%s' "$(TORCH)" > "$@"
+
+FORCE:
+
 # Torch goes first: with it there, nothing else asks for another build of it.
-$(VENV)/.installed-%: pyproject.toml Makefile
+$(VENV)/.installed-%: pyproject.toml Makefile $(VENV)/.torch
 	test -x "$(PY)" || "$(PYTHON)" -m venv "$(VENV)"
 	"$(PY)" -m pip install --quiet $(TORCH)
 	"$(PY)" -m pip install --quiet --editable ".[$*]"
