@@ -473,7 +473,13 @@ print(quiet, [note.code for note in tracker.notes()], counters["stats"]["unique_
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="inductor needs a C++ compiler")
+ALONE = "import torch; torch.compile(lambda x: (x * 2).sin() + 1)(torch.ones(1000))"
+
+
 def test_what_inductor_hides_is_told_where_its_code_ran():
+    alone = subprocess.run([sys.executable, "-c", ALONE], capture_output=True, check=False)
+    if alone.returncode:
+        pytest.skip("Inductor compiles nothing here without nbmem either: no compiler, or a path")
     command = [sys.executable, "-c", HIDDEN]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "[] ['compiled'] 1" == done.stdout.strip()
