@@ -472,10 +472,10 @@ print(quiet, [note.code for note in tracker.notes()], counters["stats"]["unique_
 """
 
 
-@pytest.mark.skipif(shutil.which("g++") is None, reason="inductor needs a C++ compiler")
 ALONE = "import torch; torch.compile(lambda x: (x * 2).sin() + 1)(torch.ones(1000))"
 
 
+@pytest.mark.skipif(shutil.which("g++") is None, reason="inductor needs a C++ compiler")
 def test_what_inductor_hides_is_told_where_its_code_ran():
     alone = subprocess.run([sys.executable, "-c", ALONE], capture_output=True, check=False)
     if alone.returncode:
