@@ -109,7 +109,7 @@ class AcceleratorReader:
         for figure in (self._card_total, self._torch_total):
             try:
                 return figure()
-            except Exception:
+            except Exception:  # the next one may know
                 continue
         return None
 
@@ -179,7 +179,7 @@ class MpsReader:
         """Returns Metal's recommended largest working set."""
         try:
             return int(torch.mps.recommended_max_memory())
-        except Exception:
+        except Exception:  # torch or the system may not have this figure
             return None
 
     def read(self) -> DeviceReading:

@@ -153,7 +153,7 @@ def _by_known_uuid(api: Any, uuid: str) -> Any:
     bare = uuid.removeprefix("GPU-").removeprefix("MIG-")
     try:
         return api.nvmlDeviceGetHandleByUUID(f"GPU-{bare}")
-    except Exception:
+    except Exception:  # no whole card has it: a MIG instance may
         return api.nvmlDeviceGetHandleByUUID(f"MIG-{bare}")
 
 

@@ -149,6 +149,6 @@ def trouble_sentence(what: str, error: BaseException) -> str:
     """Returns one line about an error inside the panel; nothing of the error is kept."""
     try:
         said = shorten(str(error), 300)
-    except Exception:
+    except Exception:  # a user's __str__ may raise
         said = "(its message could not be read)"
     return f"{what} did not work: {type(error).__name__}: {said}. Press ⟳ to read everything again."
