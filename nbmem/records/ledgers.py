@@ -1,0 +1,110 @@
+"""The ledger: sums of a device's bytes that close, and what stands behind their lines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nbmem.records.notes import Note
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerLine:
+    """One line of a sum."""
+
+    code: str
+    """A stable word for programs: `parameter`, `rounding`, `not found`, `free`, …"""
+    label: str
+    """The same for people: `parameters`, `rounding to 512-byte blocks`, …"""
+    bytes: int | None
+    """None where it is unknown; a note of the sum says why."""
+    count: int | None = None
+    """How many storages, blocks or processes it is; None where nobody counts them."""
+    derived: bool = False
+    """It is what the other lines leave of the total. At most one line of a sum is."""
+    equals: str = ""
+    """The call or the tool's figure that says the same: `torch.cuda.memory_reserved(0)`."""
+    part_of: str | None = None
+    """Code of the line above that contains it: then the sum does not add it again."""
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerSum:
+    """Lines that add up to a total which was read by itself.
+
+    Where no line is derived, `remainder` is what the lines miss of it.
+    """
+
+    code: str
+    """`allocated`, `reserved` or `total`; on `cpu`: `storages`, `resident` and `installed`."""
+    lines: tuple[LedgerLine, ...]
+    total: LedgerLine
+    """Read from another source than the lines."""
+    notes: tuple[Note, ...] = ()
+
+    @property
+    def remainder(self) -> int | None:
+        """Bytes of the total that no line has; None where a figure is unknown."""
+        figures = [line.bytes for line in self.lines if line.part_of is None]
+        known = [figure for figure in figures if figure is not None]
+        if self.total.bytes is None or len(known) < len(figures):
+            return None
+        return self.total.bytes - sum(known)
+
+
+@dataclass(frozen=True, slots=True)
+class AllocatorBlock:
+    """Blocks of the caching allocator that no tensor found by Python owns, told alike as one."""
+
+    bytes: int
+    """Of all of them, as the allocator rounds them."""
+    requested: int | None
+    """Of all of them, as they were asked for; None where the allocator does not keep it."""
+    count: int
+    stream: int
+    """The allocator's number of the stream: 0 is the default stream."""
+    state: str
+    """`live`, or `waits for a stream`."""
+    pool: str
+    """`large`, `small`, or `graph` for the private pool of a CUDA graph."""
+    kind: str
+    """What it is likely to be: `library workspace`, `CUDA graph`, `unknown`."""
+    stack: tuple[str, ...] = ()
+    """`file:line function`, innermost first, where the allocator's history was on."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessMemory:
+    """One process that uses a device: a row of nvidia-smi's process table."""
+
+    pid: int
+    name: str | None
+    bytes: int | None
+    """None where the driver does not tell (WSL, containers, MIG); a note says why."""
+    own: bool = False
+    """It is this process."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceLedger:
+    """Every sum of one device."""
+
+    device: str
+    kind: str
+    """`accelerator` or `cpu`."""
+    name: str | None
+    sums: tuple[LedgerSum, ...]
+    blocks: tuple[AllocatorBlock, ...] = ()
+    """Largest first."""
+    processes: tuple[ProcessMemory, ...] = ()
+    """Largest first."""
+    notes: tuple[Note, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """The ledger of every device that is measured, at one moment."""
+
+    devices: tuple[DeviceLedger, ...]
+    taken_at: float
+    """Seconds since the epoch."""
+    notes: tuple[Note, ...] = ()

@@ -1,0 +1,1 @@
+"""Storages added up: by category, module, cell, name, dtype or device."""
