@@ -48,7 +48,8 @@ class Copies:
     """
 
     what: str
-    """The pattern of the names (`model.*.weight`), or the number of the line."""
+    """Pattern of the first name that a copy had at the end of the run that made it
+    (`model.*.weight`; `loss` for what its graph keeps; `no name`), or the number of the line."""
     device: str
     newer: int
     """Bytes that this run made."""
@@ -58,25 +59,32 @@ class Copies:
     older_count: int
     held_by: tuple[str, ...] = ()
     """Names of now that lead to the older copies, shortest first; at most three."""
+    source: str = ""
+    """What stands at the line now; empty where `what` is a name."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunTrend:
-    """What running the same cell again and again adds up to; present from the second run on."""
+    """What running the same cell again and again adds up to; present from the second run on.
+
+    It speaks of the devices that the cell measures, and of runs that listed their storages.
+    """
 
     runs: int
     """Runs of the cell that the session knows, this one included."""
     older: dict[str, int]
     """Per device: bytes that earlier runs made and that are alive at this run's end."""
     growth_per_run: dict[str, int]
-    """Per device: bytes by which what the cell's runs keep alive grew a run, over the last runs."""
+    """Per device: bytes by which what the cell's runs keep alive grew a run: the median of the
+    slopes between any two of the last six runs, which one odd run does not move. 0 where it is
+    flat."""
     kept: dict[str, tuple[int, ...]]
     """Per device: bytes that all runs so far had made and that were alive at the end of each run,
     oldest first, this run last; at most the last 20."""
     by_name: tuple[Copies, ...] = ()
-    """Largest `older` first."""
+    """Largest `older` first, then largest `newer`; those without older copies are there too."""
     by_line: tuple[Copies, ...] = ()
-    """Largest `older` first; empty where nobody saw lines."""
+    """The same by line; empty where nobody saw lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +159,8 @@ class DeviceComparison:
     created: dict[str, Difference]
     """Per category: bytes first shown in the cell and alive at its end."""
     freed: Difference
+    alive: dict[str, Difference] = field(default_factory=dict)
+    """Per category: bytes alive at the end; empty where one of both listed nothing."""
 
 
 @dataclass(frozen=True, slots=True)
