@@ -1,1 +1,0 @@
-"""Storages added up: by category, module, cell, name, dtype or device."""
