@@ -60,14 +60,16 @@ class AllocatorBlock:
     requested: int | None
     """Of all of them, as they were asked for; None where the allocator does not keep it."""
     count: int
-    stream: int
-    """The allocator's number of the stream: 0 is the default stream."""
+    stream: int | None
+    """The allocator's number of the stream: 0 is the default stream; None: of several."""
     state: str
     """`live`, or `waits for a stream`."""
     pool: str
-    """`large`, `small`, or `graph` for the private pool of a CUDA graph."""
+    """`large`, `small`, `graph` for the private pool of a CUDA graph (or `torch.cuda.MemPool`),
+    or `several` in the last rows, which sum up what is too small for rows of its own."""
     kind: str
-    """What it is likely to be: `library workspace`, `CUDA graph`, `unknown`."""
+    """What it is likely to be: `library workspace`, `CUDA graph`, `freed tensor` (it waits for a
+    stream), `unknown`."""
     stack: tuple[str, ...] = ()
     """`file:line function`, innermost first, where the allocator's history was on."""
 
