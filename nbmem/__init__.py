@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from nbmem._version import __version__
 
 if TYPE_CHECKING:
-    from nbmem.api import get_history, list_storages, measure, read_devices
+    from nbmem.api import get_history, list_storages, measure, read_devices, take_ledger
 
 __all__ = [
     "__version__",
@@ -20,12 +20,13 @@ __all__ = [
     "load_ipython_extension",
     "measure",
     "read_devices",
+    "take_ledger",
     "unload_ipython_extension",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("get_history", "list_storages", "measure", "read_devices"):
+    if name in ("get_history", "list_storages", "measure", "read_devices", "take_ledger"):
         return getattr(import_module("nbmem.api"), name)
     raise AttributeError(f"module 'nbmem' has no attribute {name!r}")
 

@@ -9,7 +9,7 @@ from nbmem.loading import check_torch
 
 if TYPE_CHECKING:
     from nbmem.history import History
-    from nbmem.records import DeviceReading, StorageRecord
+    from nbmem.records import DeviceReading, Ledger, StorageRecord
     from nbmem.session import Session
     from nbmem.session.blocks import Block
 
@@ -71,6 +71,20 @@ def read_devices() -> list[DeviceReading]:
 def list_storages() -> list[StorageRecord]:
     """Returns every live storage once, largest first, with the user's names for it."""
     return list(_session().take_inventory().storages)
+
+
+def take_ledger(device: str | None = None) -> Ledger:
+    """Returns the sums of each device that close, line by line: see docs/ledger.md.
+
+    Nothing is started, synchronized or freed.
+
+    Args:
+        device: `cuda:0`, `cpu`, …; None takes the accelerators, or the cpu where there is none.
+
+    Raises:
+        UnknownDeviceError: this machine has no such device.
+    """
+    return _session().take_ledger(device)
 
 
 def get_history() -> History:

@@ -1,4 +1,4 @@
-"""How much memory the machine has for this process."""
+"""How much memory the machine has for this process, and how much of it is taken."""
 
 from __future__ import annotations
 
@@ -20,17 +20,48 @@ class Capacity:
     """True where a control group (a container) allows less than what is installed."""
 
 
+@dataclass(frozen=True, slots=True)
+class MemoryUse:
+    """What the bytes of `installed_memory()` are taken by, at one moment."""
+
+    total: int
+    limited: bool
+    available: int
+    """What a process can still get: psutil's `available`; under a limit, what it leaves."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Limit:
+    bytes: int
+    current: Path
+    """The file with what the group uses."""
+
+
 @cache
 def installed_memory(root: Path = _ROOT) -> Capacity:
     """Returns the installed memory, or the control group's limit where that is lower."""
     installed = int(psutil.virtual_memory().total)
     limit = _control_group_limit(root)
-    if limit is not None and limit < installed:
-        return Capacity(limit, limited=True)
+    if limit is not None and limit.bytes < installed:
+        return Capacity(limit.bytes, limited=True)
     return Capacity(installed, limited=False)
 
 
-def _control_group_limit(root: Path) -> int | None:
+def memory_use(root: Path = _ROOT) -> MemoryUse:
+    """Returns how full the installed memory is, or the control group where its limit is lower.
+
+    Raises:
+        OSError: the control group does not tell what it uses.
+    """
+    system = psutil.virtual_memory()
+    limit = _control_group_limit(root)
+    if limit is None or limit.bytes >= system.total:
+        return MemoryUse(int(system.total), limited=False, available=int(system.available))
+    used = int(limit.current.read_text())
+    return MemoryUse(limit.bytes, limited=True, available=limit.bytes - used)
+
+
+def _control_group_limit(root: Path) -> _Limit | None:
     """Returns the lowest limit from this process's group up to the root; None without one."""
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
@@ -40,19 +71,22 @@ def _control_group_limit(root: Path) -> int | None:
     for line in lines:
         _, controllers, path = line.split(":", 2)
         if controllers == "":
-            limits += _limits(root / "sys/fs/cgroup", path, "memory.max")
+            limits += _limits(root / "sys/fs/cgroup", path, "memory.max", "memory.current")
         elif "memory" in controllers.split(","):
-            limits += _limits(root / "sys/fs/cgroup/memory", path, "memory.limit_in_bytes")
-    return min(limits, default=None)
+            files = "memory.limit_in_bytes", "memory.usage_in_bytes"
+            limits += _limits(root / "sys/fs/cgroup/memory", path, *files)
+    return min(limits, key=lambda limit: limit.bytes, default=None)
 
 
-def _limits(base: Path, path: str, file: str) -> list[int]:
+def _limits(base: Path, path: str, file: str, current: str) -> list[_Limit]:
     group = base / path.strip("/")
     inside = [parent for parent in group.parents if parent.is_relative_to(base)]
-    texts = []
+    limits = []
     for folder in (group, *inside):
         try:
-            texts.append((folder / file).read_text().strip())
+            text = (folder / file).read_text().strip()
         except OSError:  # the root group has no such file; a container may not see its own path
             continue
-    return [int(text) for text in texts if text.isdecimal()]
+        if text.isdecimal():
+            limits.append(_Limit(int(text), folder / current))
+    return limits

@@ -13,9 +13,10 @@ from nbmem.errors import NbmemWarning
 from nbmem.heap import StorageTable
 from nbmem.history import History
 from nbmem.inventory import take_inventory
+from nbmem.ledger import take_ledger
 from nbmem.origins import Origins
 from nbmem.reclaim import Holdings, collect_garbage, drop_storages, empty_cache, plan_drop
-from nbmem.records import CellRecord, DeviceReading, Inventory, Note, ReclaimReport
+from nbmem.records import CellRecord, DeviceReading, Inventory, Ledger, Note, ReclaimReport
 from nbmem.scopes import Scopes
 from nbmem.session import roots
 from nbmem.session.blocks import Blocks
@@ -112,6 +113,20 @@ class Session:
             budget=self.settings.name_budget,
             now=time.time(),
         )
+
+    def take_ledger(self, device: str | None = None) -> Ledger:
+        """Returns the sums of each device, over an inventory taken now.
+
+        Args:
+            device: `cuda:0`, `cpu`, …; None takes what the settings say.
+
+        Raises:
+            UnknownDeviceError: this machine has no such device.
+        """
+        if device is None and self.settings.device != "auto":
+            device = self.settings.device
+        inventory = self.take_inventory()
+        return take_ledger(inventory, self.table, self._devices, device=device, now=time.time())
 
     def check_device(self, device: str) -> None:
         """Checks that this machine has a device.

@@ -1,0 +1,52 @@
+"""Every device's ledger, at one moment."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nbmem.devices.protocols import reading_failed
+from nbmem.ledger.main_memory import main_memory_ledger
+from nbmem.records import DeviceLedger, Ledger
+
+if TYPE_CHECKING:
+    from nbmem.devices import DeviceReader, Devices
+    from nbmem.heap import StorageTable
+    from nbmem.records import Inventory
+
+
+def take_ledger(
+    inventory: Inventory,
+    table: StorageTable,
+    devices: Devices,
+    *,
+    device: str | None = None,
+    now: float,
+) -> Ledger:
+    """Returns the sums of each device that `Devices.choose(device)` names.
+
+    Nothing is started, synchronized, freed or held.
+
+    Args:
+        inventory: what was found, taken just before.
+        table: the storages that `inventory` speaks of.
+        devices: reads the counters.
+        device: `cuda:0`, `cpu`, …; None takes the accelerators, or the cpu where there is none.
+        now: seconds since the epoch.
+
+    Raises:
+        UnknownDeviceError: this machine has no such device.
+    """
+    chosen = devices.choose(device)
+    readers = [reader for reader in chosen if reader.kind != "host"] or [devices.cpu]
+    ledgers = (_ledger_of(reader, inventory, table, devices.host) for reader in readers)
+    return Ledger(tuple(ledgers), taken_at=now, notes=inventory.notes)
+
+
+def _ledger_of(
+    reader: DeviceReader, inventory: Inventory, table: StorageTable, host: DeviceReader
+) -> DeviceLedger:
+    try:
+        return main_memory_ledger(inventory, table, host)
+    except Exception as error:  # one device that can't be read must not hide the others
+        note = reading_failed(reader.device, "ledger", error)
+        return DeviceLedger(reader.device, reader.kind, None, (), notes=(note,))
