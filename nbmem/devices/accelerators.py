@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from nbmem.devices.allocator import Allocator, AllocatorCounter, Stats
+from nbmem.devices.insides import AllocatorState, read_state
 from nbmem.devices.protocols import CounterUnavailableError, Sample, reading_failed
-from nbmem.records import DeviceReading, Note
+from nbmem.records import DeviceReading, Note, ProcessMemory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -113,8 +114,36 @@ class AcceleratorReader:
                 continue
         return None
 
+    def allocator_state(self) -> AllocatorState:
+        """Returns the allocator's counters and its blocks; zeros before the device starts."""
+        return read_state(self._allocator, self._index)
+
+    def card(self) -> CardMemory:
+        """Returns how full the whole card is, or its MIG instance.
+
+        Raises:
+            CounterUnavailableError: the driver can't be asked; the message says why.
+        """
+        if self._nvml is None:
+            raise CounterUnavailableError("Whole-GPU figures are known on NVIDIA cards only.")
+        return self._nvml.memory(self._index, self._uuid())
+
+    def card_processes(self) -> tuple[ProcessMemory, ...]:
+        """Returns the processes on the card, as far as this one may see them.
+
+        Raises:
+            CounterUnavailableError: the driver does not list them; the message says why.
+        """
+        if self._nvml is None:
+            raise CounterUnavailableError("Processes are listed for NVIDIA cards only.")
+        return self._nvml.processes(self._index, self._uuid())
+
+    def _uuid(self) -> str | None:
+        uuid = getattr(self._started_properties(), "uuid", None)
+        return None if uuid is None else str(uuid)
+
     def _card_total(self) -> int:
-        return self._nvml_memory().total
+        return self.card().total
 
     def _torch_total(self) -> int:
         properties = self._started_properties()
@@ -137,24 +166,18 @@ class AcceleratorReader:
             self._properties = module.get_device_properties(self._index)
         return self._properties
 
-    def _nvml_memory(self) -> CardMemory:
-        if self._nvml is None:
-            raise CounterUnavailableError("Whole-GPU figures are known on NVIDIA cards only.")
-        uuid = getattr(self._started_properties(), "uuid", None)
-        return self._nvml.memory(self._index, None if uuid is None else str(uuid))
-
     def _card_memory(self) -> tuple[int, int]:
         """Returns used and total bytes of the whole card."""
         try:
-            card = self._nvml_memory()
+            card = self.card()
         except CounterUnavailableError:
-            if not self._has_context():
+            if not self.has_context():
                 raise
             free, total = torch.accelerator.get_memory_info(self._index)
             return total - free, total
         return card.used, card.total
 
-    def _has_context(self) -> bool:
+    def has_context(self) -> bool:
         """Returns whether this process has a context there: asking torch would make one."""
         if not self._allocator.started():
             return False

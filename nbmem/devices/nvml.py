@@ -10,9 +10,13 @@ from __future__ import annotations
 import contextlib
 import os
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from nbmem.devices.processes import list_processes
 from nbmem.devices.protocols import CounterUnavailableError
+
+if TYPE_CHECKING:
+    from nbmem.records import ProcessMemory
 
 _INSTALL = "Whole-GPU figures need NVIDIA's package: pip install nvidia-ml-py"
 
@@ -23,6 +27,14 @@ class CardMemory:
 
     used: int
     total: int
+    free: int = 0
+    reserved: int | None = None
+    """What the driver and the firmware keep for themselves; None where an old driver counts it as
+    used."""
+    uuid: str = ""
+    """As `nvidia-smi -i` takes it."""
+    instance: bool = False
+    """It is a MIG instance, and these are its figures, not the card's."""
 
 
 class Nvml:
@@ -48,7 +60,22 @@ class Nvml:
             raise CounterUnavailableError(
                 f"The NVIDIA driver does not say how full this GPU is: {error}."
             ) from None
-        return CardMemory(used=int(info.used), total=int(info.total))
+        return CardMemory(
+            used=int(info.used),
+            total=int(info.total),
+            free=int(info.free),
+            reserved=_reserved(info),
+            uuid=self._uuid(handle),
+            instance=_is_instance(self._api, handle),
+        )
+
+    def processes(self, index: int, uuid: str | None) -> tuple[ProcessMemory, ...]:
+        """Returns the processes that use torch's device `index`: nvidia-smi's process table.
+
+        A process that this one may not see, as from inside a container, is missing.
+        """
+        handle = self._handle(index, uuid)
+        return list_processes(self._api, handle)
 
     def name(self, index: int, uuid: str | None) -> str:
         """Returns the card's name: nvidia-smi's `Product Name`."""
@@ -85,6 +112,11 @@ class Nvml:
         if refusal is not None:
             raise CounterUnavailableError(refusal)
         return handle
+
+    def _uuid(self, handle: Any) -> str:
+        with contextlib.suppress(Exception):  # it is only told for the user's own check
+            return _text(self._api.nvmlDeviceGetUUID(handle))
+        return ""
 
     def _memory_info(self, handle: Any) -> Any:
         version = getattr(self._api, "nvmlMemory_v2", None)
@@ -183,10 +215,22 @@ def _by_number(api: Any, number: int) -> Any:
     return cards[number]
 
 
-def _refuse_shared_card(api: Any, handle: Any) -> None:
+def _reserved(info: Any) -> int | None:
+    kept = getattr(info, "reserved", None)
+    return None if kept is None else int(kept)
+
+
+def _is_instance(api: Any, handle: Any) -> bool:
     try:
-        if _number(api.nvmlDeviceIsMigDeviceHandle(handle)):
-            return
+        return bool(_number(api.nvmlDeviceIsMigDeviceHandle(handle)))
+    except Exception:  # cards and drivers without MIG say so by an error
+        return False
+
+
+def _refuse_shared_card(api: Any, handle: Any) -> None:
+    if _is_instance(api, handle):
+        return
+    try:
         shared = api.nvmlDeviceGetMigMode(handle)[0] == 1
     except Exception:  # cards and drivers without MIG say so by an error
         return

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from nbmem.devices.accelerators import AcceleratorReader, MpsReader
 from nbmem.devices.protocols import reading_failed
+from nbmem.ledger.accelerator import accelerator_ledger, metal_ledger
 from nbmem.ledger.main_memory import main_memory_ledger
 from nbmem.records import DeviceLedger, Ledger
 
@@ -46,6 +48,10 @@ def _ledger_of(
     reader: DeviceReader, inventory: Inventory, table: StorageTable, host: DeviceReader
 ) -> DeviceLedger:
     try:
+        if isinstance(reader, AcceleratorReader):
+            return accelerator_ledger(inventory, table, reader)
+        if isinstance(reader, MpsReader):
+            return metal_ledger(inventory, table, reader)
         return main_memory_ledger(inventory, table, host)
     except Exception as error:  # one device that can't be read must not hide the others
         note = reading_failed(reader.device, "ledger", error)

@@ -15,6 +15,41 @@ POOLS = ("all", "small_pool", "large_pool")
 SEGMENT = 2 * 1024 * 1024
 
 
+def block(size, requested=None, state="active_allocated", frames=()):
+    """A block as `torch.cuda.memory._snapshot()` documents it."""
+    requested = size if requested is None else requested
+    return {"size": size, "requested_size": requested, "state": state, "frames": list(frames)}
+
+
+def frame(filename, line, name):
+    return {"filename": filename, "line": line, "name": name}
+
+
+def segment(address, *blocks, stream=0, kind="large", pool=(0, 0), expandable=False, device=0):
+    """A segment as `torch.cuda.memory._snapshot()` documents it: its blocks lie one by one."""
+    laid, at = [], address
+    for item in blocks:
+        laid.append({"address": at, **item})
+        at += item["size"]
+    live = [item["size"] for item in blocks if item["state"] == "active_allocated"]
+    active = [item["size"] for item in blocks if item["state"] != "inactive"]
+    asked = [item["requested_size"] for item in blocks if item["state"] != "inactive"]
+    return {
+        "device": device,
+        "address": address,
+        "total_size": at - address,
+        "allocated_size": sum(live),
+        "active_size": sum(active),
+        "requested_size": sum(asked),
+        "stream": stream,
+        "segment_type": kind,
+        "segment_pool_id": pool,
+        "is_expandable": expandable,
+        "frames": [],
+        "blocks": laid,
+    }
+
+
 def rounded(size, to):
     return -(-size // to) * to
 
@@ -41,6 +76,26 @@ class SimulatedAllocator:
         names = (*FIGURES, *COUNTS, "inactive_split_bytes")
         self.stats = {name: {pool: Stat() for pool in POOLS} for name in names}
         self.blocks = []
+        self.segments = []
+
+    def hold(self, *segments):
+        """Takes these segments as its own: they are what the counters then say."""
+        self.segments = list(segments)
+        sizes = {
+            "allocated_bytes": "allocated_size",
+            "active_bytes": "active_size",
+            "requested_bytes": "requested_size",  # of all that is active
+            "reserved_bytes": "total_size",
+        }
+        for figure, field in sizes.items():
+            self.count(figure, sum(item[field] for item in segments))
+        split = [item for item in segments if item["active_size"] and not item["is_expandable"]]
+        free = sum(item["total_size"] - item["active_size"] for item in split)
+        self.count("inactive_split_bytes", free)
+
+    def count(self, figure, value):
+        stat = self.stats[figure]["all"]
+        stat.add(value - stat.current)
 
     def allocate(self, size):
         self.blocks.append(size)
@@ -90,6 +145,11 @@ class SimulatedCuda:
         self.raw_resets = 0
         self.early_calls = 0
         self.properties_read = []
+        self.backend = "native"
+        self.contexts = {0}
+        self.snapshots = []
+        self.takes_no_pool = False
+        """As a torch of earlier days, whose snapshot knows no argument."""
         self.monkeypatch = monkeypatch
         self._install(monkeypatch, count)
         if started:
@@ -111,6 +171,16 @@ class SimulatedCuda:
         self._expect_started()
         self.raw_resets += 1
         self.devices[index].reset_peak()
+
+    def read_snapshot(self, asked):
+        self._expect_started()
+        if asked is not None and self.takes_no_pool:
+            raise TypeError("a tuple was not expected")
+        if self.backend != "native":
+            raise RuntimeError(f"Calling snapshot with backend:{self.backend} is not meaningful")
+        self.snapshots.append(asked)
+        segments = [item for device in self.devices for item in copy.deepcopy(device.segments)]
+        return {"segments": segments, "device_traces": [[] for _ in self.devices]}
 
     def _expect_started(self):
         if not torch.cuda.is_initialized():
@@ -139,7 +209,9 @@ class SimulatedCuda:
         for name in ("_cuda_resetPeakMemoryStats", "_accelerator_resetPeakStats"):
             patch(torch._C, name, self.reset_peak)
         patch(torch._C, "_accelerator_getMemoryInfo", self._memory_info)
-        patch(torch._C, "_cuda_hasPrimaryContext", lambda index: index == 0)
+        patch(torch._C, "_cuda_hasPrimaryContext", lambda index: index in self.contexts)
+        patch(torch._C, "_cuda_memorySnapshot", self.read_snapshot)
+        patch(torch._C, "_cuda_getAllocatorBackend", lambda: self.backend)
         patch(torch._C, "_cuda_getDevice", lambda: 0)
         patch(torch._C, "_accelerator_getDeviceIndex", lambda: 0)
         patch(torch.version, "cuda", "12.8")

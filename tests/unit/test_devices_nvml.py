@@ -2,73 +2,16 @@
 
 import os
 import sys
-from types import SimpleNamespace
 
+import psutil
 import pytest
+from simulated_nvml import FakeDriver, NotFoundError, card, process
 
 from nbmem.devices.nvml import Nvml
 from nbmem.devices.protocols import CounterUnavailableError
 
 GIB = 2**30
-
-
-class NotFoundError(Exception):
-    """What NVML raises for a card or function that it does not have."""
-
-
-class FakeDriver:
-    """The part of pynvml that nbmem calls, over cards that a test describes."""
-
-    nvmlMemory_v2 = 0x02000028
-
-    def __init__(self, *cards, mig=()):
-        self.cards = list(cards)
-        self.mig = {f"MIG-{name}": total for name, total in dict(mig).items()}
-        self.calls = []
-
-    def nvmlInit(self):
-        self.calls.append("init")
-
-    def nvmlShutdown(self):
-        self.calls.append("shutdown")
-
-    def nvmlDeviceGetCount(self):
-        return len(self.cards)
-
-    def nvmlDeviceGetHandleByIndex(self, index):
-        return self.cards[index]
-
-    def nvmlDeviceGetHandleByUUID(self, uuid):
-        for card in self.cards:
-            if card.uuid == uuid:
-                return card
-        if uuid in self.mig:
-            return SimpleNamespace(uuid=uuid, total=self.mig[uuid], used=GIB, instance=True)
-        raise NotFoundError("Not Found")
-
-    def nvmlDeviceGetUUID(self, card):
-        return card.uuid
-
-    def nvmlDeviceGetName(self, card):
-        return card.name
-
-    def nvmlDeviceIsMigDeviceHandle(self, card):
-        return SimpleNamespace(value=int(getattr(card, "instance", False)))
-
-    def nvmlDeviceGetMigMode(self, card):
-        if not hasattr(card, "mig"):
-            raise NotFoundError("Not Supported")
-        return [int(card.mig), 0]
-
-    def nvmlDeviceGetMemoryInfo(self, card, version=None):
-        if card.total is None:
-            raise NotFoundError("Not Supported")
-        kept_by_the_driver = 0 if version else GIB // 2
-        return SimpleNamespace(total=card.total, used=card.used + kept_by_the_driver)
-
-
-def card(letter, total=8 * GIB, used=GIB, name="NVIDIA A", **more):
-    return SimpleNamespace(uuid=f"GPU-{letter * 8}-1", total=total, used=used, name=name, **more)
+MIB = 2**20
 
 
 @pytest.fixture
@@ -184,3 +127,71 @@ def test_a_forked_child_starts_the_driver_for_itself(start, monkeypatch):
     monkeypatch.setattr(os, "getpid", lambda: -1)
     nvml.memory(0, None)
     assert ["init", "init"] == driver.calls
+
+
+def test_the_card_is_used_kept_by_the_driver_and_free_bytes(start):
+    nvml, _ = start(card("a", total=8 * GIB, used=3 * GIB))
+    memory = nvml.memory(0, None)
+    assert 3 * GIB + GIB // 2 + memory.free == 8 * GIB
+    assert (GIB // 2, "GPU-aaaaaaaa-1", False) == (memory.reserved, memory.uuid, memory.instance)
+
+
+def test_an_old_driver_counts_what_it_keeps_as_used(start):
+    nvml, driver = start(card("a", total=8 * GIB, used=3 * GIB))
+    driver.old = True
+    memory = nvml.memory(0, None)
+    assert (3 * GIB + GIB // 2, None) == (memory.used, memory.reserved)
+    assert 4 * GIB + GIB // 2 == memory.free
+
+
+def test_a_mig_instance_says_that_it_is_one(start):
+    nvml, _ = start(card("a", mig=True), mig={"77": 2 * GIB}, visible="MIG-77")
+    memory = nvml.memory(0, None)
+    assert (True, "MIG-77") == (memory.instance, memory.uuid)
+
+
+def test_processes_are_listed_once_largest_first_with_the_drivers_names(start):
+    nvml, driver = start(card("a"))
+    driver.processes = {
+        "Compute": [process(10, 5 * MIB), process(11, 7 * MIB)],
+        "Graphics": [process(12, 6 * MIB), process(11, 7 * MIB)],
+    }
+    driver.names = {10: b"python", 11: "train --large", 12: b"/usr/bin/Xorg"}
+    assert [
+        (11, "train --large", 7 * MIB, False),
+        (12, "/usr/bin/Xorg", 6 * MIB, False),
+        (10, "python", 5 * MIB, False),
+    ] == [(row.pid, row.name, row.bytes, row.own) for row in nvml.processes(0, None)]
+
+
+def test_this_process_is_marked_and_named_by_the_system_where_the_driver_is_silent(start):
+    nvml, driver = start(card("a"))
+    driver.processes = {"Compute": [process(os.getpid(), 5 * MIB), process(0, MIB)]}
+    own, other = nvml.processes(0, None)
+    assert (os.getpid(), True) == (own.pid, own.own)
+    assert psutil.Process().name() == own.name
+    assert not other.own
+
+
+def test_a_number_of_another_pid_namespace_is_never_named_by_this_one(start):
+    nvml, driver = start(card("a"))
+    parent = os.getppid()  # a process here; outside the container that number is another one
+    driver.processes = {"Compute": [process(parent, MIB)]}
+    (row,) = nvml.processes(0, None)
+    assert (parent, None) == (row.pid, row.name)
+
+
+def test_a_process_whose_memory_is_not_told_has_none_and_stands_last(start):
+    nvml, driver = start(card("a"))
+    driver.processes = {"Compute": [process(10, None), process(11, 1)]}
+    assert [(11, 1), (10, None)] == [(row.pid, row.bytes) for row in nvml.processes(0, None)]
+
+
+def test_a_card_that_lists_no_processes_says_so(start):
+    nvml, driver = start(card("a"))
+    driver.processes = {}
+    with pytest.raises(CounterUnavailableError) as refused:
+        nvml.processes(0, None)
+    assert "The NVIDIA driver does not list the processes on this GPU: Not Supported." == str(
+        refused.value
+    )

@@ -1,0 +1,84 @@
+"""The ledger of one accelerator: its three sums, as far as they are known."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nbmem.devices import CounterUnavailableError
+from nbmem.devices.insides import AllocatorState
+from nbmem.devices.protocols import reading_failed
+from nbmem.ledger.allocator import allocated_sum
+from nbmem.ledger.blocks import join_blocks
+from nbmem.ledger.calls import Calls
+from nbmem.ledger.card import read_card, total_sum
+from nbmem.ledger.found import find_storages
+from nbmem.ledger.reserved import reserved_sum
+from nbmem.ledger.unclaimed import block_rows
+from nbmem.records import DeviceLedger, LedgerSum, Note
+
+if TYPE_CHECKING:
+    from nbmem.devices.accelerators import AcceleratorReader, MpsReader
+    from nbmem.heap import StorageTable
+    from nbmem.records import Inventory, LedgerLine, ProcessMemory
+
+
+def accelerator_ledger(
+    inventory: Inventory, table: StorageTable, reader: AcceleratorReader
+) -> DeviceLedger:
+    """Returns the sums of one accelerator, and the blocks and processes behind their lines.
+
+    Args:
+        inventory: what was found, just now.
+        table: the storages that it speaks of.
+        reader: of the device.
+    """
+    state, calls = reader.allocator_state(), Calls(reader.device)
+    listed = state.blocks is not None
+    found = find_storages(inventory, table, reader.device, addresses=listed)
+    join = None if state.blocks is None else join_blocks(state.blocks, found)
+    allocated = allocated_sum(state, join, found, calls)
+    reserved = reserved_sum(state, join, calls)
+    card, processes, notes = _card(reader, reserved.total)
+    return DeviceLedger(
+        reader.device,
+        "accelerator",
+        reader.read().name,
+        (allocated, reserved, *card),
+        blocks=() if join is None else block_rows(join, state.workspaces),
+        processes=processes,
+        notes=(*state.notes, *_start(reader.device, state), *notes),
+    )
+
+
+def _card(
+    reader: AcceleratorReader, reserved: LedgerLine
+) -> tuple[tuple[LedgerSum, ...], tuple[ProcessMemory, ...], tuple[Note, ...]]:
+    """Returns the sum of the whole card, or the note that says why it ends at reserved."""
+    try:
+        use = read_card(reader, reserved.bytes)
+    except CounterUnavailableError as error:
+        sentence = f"The ledger ends at reserved. {error}"
+        return (), (), (Note("total", "unavailable", sentence),)
+    except Exception as error:
+        return (), (), (reading_failed(reader.device, "total", error),)
+    return (total_sum(use, reserved),), use.processes, ()
+
+
+def _start(device: str, state: AllocatorState) -> tuple[Note, ...]:
+    if state.started:
+        return ()
+    sentence = f"{device} has not been used yet, so torch holds nothing on it."
+    return (Note("allocated", "not_started", sentence),)
+
+
+def metal_ledger(inventory: Inventory, table: StorageTable, reader: MpsReader) -> DeviceLedger:
+    """Returns the two sums of Apple's GPU: torch tells its allocated and reserved bytes only."""
+    sample = reader.sample()
+    state = AllocatorState(sample.allocated, None, None, sample.reserved, None, blocks=None)
+    calls = Calls(reader.device)
+    calls.allocated = "torch.mps.current_allocated_memory()"
+    calls.reserved = "torch.mps.driver_allocated_memory()"
+    found = find_storages(inventory, table, reader.device)
+    sums = allocated_sum(state, None, found, calls), reserved_sum(state, None, calls)
+    note = Note("total", "unavailable", "The ledger ends at reserved: Metal tells no more.")
+    return DeviceLedger(reader.device, "accelerator", None, sums, notes=(note,))

@@ -1,0 +1,22 @@
+"""What a line equals: the user's own calls of torch, with the device's index."""
+
+from __future__ import annotations
+
+
+class Calls:
+    """The user's own calls that give the allocator's figures of one device."""
+
+    def __init__(self, device: str) -> None:
+        type_, _, index = device.partition(":")
+        self.allocated = f"torch.{type_}.memory_allocated({index})"
+        self.reserved = f"torch.{type_}.memory_reserved({index})"
+        self.snapshot = f"torch.{type_}.memory_snapshot()"
+        self._stats = f"torch.{type_}.memory_stats({index})"
+
+    def stat(self, name: str) -> str:
+        """Returns the call that gives a current figure of all pools."""
+        return f"{self._stats}['{name}.all.current']"
+
+    def minus(self, first: str, second: str) -> str:
+        """Returns the call that gives the difference of two such figures."""
+        return f"{self.stat(first)} − …['{second}.all.current']"

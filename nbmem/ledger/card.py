@@ -1,0 +1,161 @@
+"""The third sum of an accelerator: the whole card, by process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from nbmem.devices.protocols import reading_failed
+from nbmem.records import LedgerLine, LedgerSum, Note
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nbmem.devices.accelerators import AcceleratorReader
+    from nbmem.devices.nvml import CardMemory
+    from nbmem.records import ProcessMemory
+
+
+@dataclass(frozen=True, slots=True)
+class CardUse:
+    """What the driver says of the card, and of whom it speaks."""
+
+    card: CardMemory
+    processes: tuple[ProcessMemory, ...]
+    own: int | None
+    """Bytes of this process: 0 where it has no context there, None where they are not told."""
+    others: int | None
+    """Bytes of all other processes; None where one is not told, or this one is among them."""
+    notes: tuple[Note, ...]
+
+
+def read_card(reader: AcceleratorReader, reserved: int | None) -> CardUse:
+    """Returns what the driver says of the reader's card.
+
+    Args:
+        reader: of the device.
+        reserved: bytes that this process's allocator has there: its own use is no less.
+
+    Raises:
+        CounterUnavailableError: the driver can't be asked; the message says why.
+    """
+    card = reader.card()
+    notes: list[Note] = []
+    try:
+        processes = reader.card_processes()
+    except Exception as error:
+        notes.append(reading_failed(reader.device, "processes", error))
+        return CardUse(card, (), None, None, tuple(notes))
+    own = _own_bytes(reader, processes, reserved or 0, notes)
+    rest = [process.bytes for process in processes if not process.own]
+    known = [size for size in rest if size is not None]
+    if len(known) < len(rest):
+        notes.append(_UNTOLD)
+    told = own is not None and len(known) == len(rest)
+    return CardUse(card, processes, own, sum(known) if told else None, tuple(notes))
+
+
+def _own_bytes(
+    reader: AcceleratorReader, processes: Sequence[ProcessMemory], reserved: int, notes: list[Note]
+) -> int | None:
+    own = next((process for process in processes if process.own), None)
+    if own is None:
+        if not reader.has_context():
+            return 0
+        notes.append(_NOT_LISTED)
+        return None
+    if own.bytes is None:
+        notes.append(_OWN_UNTOLD)
+    elif own.bytes < reserved:
+        notes.append(_TOO_LITTLE)
+        return None
+    return own.bytes
+
+
+def total_sum(use: CardUse, reserved: LedgerLine) -> LedgerSum:
+    """Returns this process + others + the driver + free = the card's total.
+
+    Args:
+        use: what the driver says.
+        reserved: the total of the sum above.
+    """
+    card = use.card
+    asked = f" -i {card.uuid}" if card.uuid else ""
+    lines = [reserved, *_users(use, reserved.bytes, asked)]
+    if card.reserved is not None:
+        equals = _query("memory.reserved", asked, card)
+        lines.append(LedgerLine("driver", "kept by the driver", card.reserved, equals=equals))
+    lines.append(LedgerLine("free", "free", card.free, equals=_query("memory.free", asked, card)))
+    what = "the MIG instance's total" if card.instance else "the card's total"
+    total = LedgerLine("total", what, card.total, equals=_query("memory.total", asked, card))
+    return LedgerSum("total", _derive(lines, card.total), total, _card_notes(use))
+
+
+def _card_notes(use: CardUse) -> tuple[Note, ...]:
+    return use.notes if use.card.reserved is not None else (*use.notes, _OLD_DRIVER)
+
+
+def _users(use: CardUse, reserved: int | None, asked: str) -> list[LedgerLine]:
+    """Returns who else uses the card; None stands where it is left to be derived."""
+    table = f"nvidia-smi --query-compute-apps=pid,used_memory{asked}"
+    count = sum(not process.own for process in use.processes)
+    if use.own is None or reserved is None:
+        return [LedgerLine("other use", _OTHER_USE, None, derived=True)]
+    context = LedgerLine(
+        "context", _CONTEXT, use.own - reserved, equals=f"{table}: this process − reserved"
+    )
+    if use.others is None:
+        rest = LedgerLine("other processes", "other processes", None, count, derived=True)
+    else:
+        rest = LedgerLine(
+            "other processes", "other processes", use.others, count, equals=f"{table}: the others"
+        )
+    return [context, rest]
+
+
+def _derive(lines: Sequence[LedgerLine], total: int) -> tuple[LedgerLine, ...]:
+    """Returns the lines with what they leave of the total in the one that is derived."""
+    known = [line.bytes for line in lines if not line.derived]
+    if None in known:
+        return tuple(lines)
+    left = total - sum(size for size in known if size is not None)
+    return tuple(replace(line, bytes=left) if line.derived else line for line in lines)
+
+
+def _query(field: str, asked: str, card: CardMemory) -> str:
+    """Returns the figure of nvidia-smi's that a line equals; it queries whole cards only."""
+    if card.instance:
+        return f"nvidia-smi: Memory-Usage under MIG devices{asked and f' ({card.uuid})'}"
+    return f"nvidia-smi --query-gpu={field}{asked}"
+
+
+_CONTEXT = "this process's CUDA context and other libraries"
+_OTHER_USE = "this process's CUDA context and other libraries, and other processes"
+_NOT_LISTED = Note(
+    "context",
+    "not_listed",
+    "The driver does not list this process (inside a container its numbers are not the "
+    "driver's), so its context can't be told from other processes.",
+)
+_OWN_UNTOLD = Note(
+    "context",
+    "not_told",
+    "The driver does not tell what this process uses (as under WSL and in some containers), so "
+    "its context can't be told from other processes.",
+)
+_TOO_LITTLE = Note(
+    "context",
+    "not_this_process",
+    "The driver lists less for this process's number than torch has reserved: that number is "
+    "another process's outside the container.",
+)
+_OLD_DRIVER = Note(
+    "driver",
+    "not_told",
+    "This driver counts what it keeps for itself as used: that is in no line of its own.",
+)
+_UNTOLD = Note(
+    "other processes",
+    "not_told",
+    "The driver does not tell what each of the other processes uses.",
+)

@@ -1,0 +1,102 @@
+"""Blocks that no tensor found has: what they are likely to be, and the rows that list them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from nbmem.ledger.blocks import asked_for
+from nbmem.records import AllocatorBlock, LedgerLine
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from nbmem.devices.snapshot import Block
+    from nbmem.ledger.blocks import BlockJoin, Unclaimed
+
+MAX_ROWS = 50
+"""Rows of blocks that are told apart; what is smaller is summed by kind."""
+
+WORKSPACE, GRAPH, FREED, UNKNOWN = "library workspace", "CUDA graph", "freed tensor", "unknown"
+LIVE, WAITING = "live", "waits for a stream"
+_LINES = {
+    WORKSPACE: "library workspaces (cuBLAS)",
+    GRAPH: "private pools of CUDA graphs, without a tensor",
+    UNKNOWN: "blocks without a tensor in Python",
+}
+_WORKSPACE_FRAMES = ("workspace", "blashandle", "blaslthandle")
+
+
+def unclaimed_lines(
+    unclaimed: Iterable[Unclaimed], workspaces: frozenset[int], equals: str
+) -> list[LedgerLine]:
+    """Returns one line a kind: the bytes asked for in blocks that no storage found has."""
+    sizes: dict[str, list[int]] = defaultdict(list)
+    for part in unclaimed:
+        sizes[kind_of(part.block, workspaces)].append(part.bytes)
+    return [
+        LedgerLine(kind, label, sum(sizes[kind]), len(sizes[kind]), equals=equals)
+        for kind, label in _LINES.items()
+        if kind in sizes
+    ]
+
+
+def kind_of(block: Block, workspaces: frozenset[int]) -> str:
+    """Returns what a live block without a tensor is likely to be.
+
+    By the functions that allocated it where the allocator's history tells them; else a private
+    pool is taken for a CUDA graph's, and a block for a workspace where it has the size of one.
+    """
+    frames = [frame.rpartition(" ")[2].lower() for frame in block.stack]
+    if any(word in frame for frame in frames for word in _WORKSPACE_FRAMES):
+        return WORKSPACE
+    if block.private:
+        return GRAPH
+    return WORKSPACE if asked_for(block) in workspaces else UNKNOWN
+
+
+def block_rows(join: BlockJoin, workspaces: frozenset[int]) -> tuple[AllocatorBlock, ...]:
+    """Returns the blocks that no tensor found has, like ones together, largest first."""
+    rows = [_live_row(part, workspaces) for part in join.unclaimed]
+    rows += [_row(block, block.size, block.requested, WAITING, FREED) for block in join.waiting]
+    alike = defaultdict(list)
+    for row in rows:
+        alike[row.bytes, row.stream, row.state, row.pool, row.kind, row.stack].append(row)
+    grouped = sorted((_sum(group) for group in alike.values()), key=lambda row: -row.bytes)
+    return tuple(grouped[:MAX_ROWS] + _rest(grouped[MAX_ROWS:]))
+
+
+def _live_row(part: Unclaimed, workspaces: frozenset[int]) -> AllocatorBlock:
+    block, kind = part.block, kind_of(part.block, workspaces)
+    if part.bytes < asked_for(block):  # the storages in it have the rest, and its rounding
+        return _row(block, part.bytes, part.bytes, LIVE, kind)
+    return _row(block, block.size, block.requested, LIVE, kind)
+
+
+def _row(block: Block, size: int, requested: int | None, state: str, kind: str) -> AllocatorBlock:
+    pool = "graph" if block.private else block.pool
+    return AllocatorBlock(size, requested, 1, block.stream, state, pool, kind, block.stack)
+
+
+def _sum(rows: Sequence[AllocatorBlock], *, several: bool = False) -> AllocatorBlock:
+    first = rows[0]
+    requested = [row.requested for row in rows if row.requested is not None]
+    return AllocatorBlock(
+        bytes=sum(row.bytes for row in rows),
+        requested=sum(requested) if len(requested) == len(rows) else None,
+        count=sum(row.count for row in rows),
+        stream=None if several else first.stream,
+        state=first.state,
+        pool="several" if several else first.pool,
+        kind=first.kind,
+        stack=() if several else first.stack,
+    )
+
+
+def _rest(rows: Sequence[AllocatorBlock]) -> list[AllocatorBlock]:
+    """Returns one row a state and kind for what is too small for rows of its own."""
+    alike = defaultdict(list)
+    for row in rows:
+        alike[row.state, row.kind].append(row)
+    summed = (_sum(group, several=True) for group in alike.values())
+    return sorted(summed, key=lambda row: -row.bytes)
