@@ -5,17 +5,20 @@
     `tracking` ───┘
 
 `table` holds what is known, `storages` reads one tensor, `scan` finds tensors, `graphs` walks
-autograd graphs. Nothing here runs the user's code or keeps a storage alive.
+autograd graphs (`nodes` reads one node, `packed` follows what hooks made of a saved tensor,
+`unwinding` makes long graphs safe to free). Nothing here runs the user's code or keeps a storage
+alive.
 """
 
-from nbmem.heap.graphs import SavedTensor
+from nbmem.heap.graphs import Graph, GraphNode
 from nbmem.heap.scan import HeapScan, scan_heap
 from nbmem.heap.storages import storages_of
 from nbmem.heap.table import StorageRef, StorageTable, TableWindow
 
 __all__ = [
+    "Graph",
+    "GraphNode",
     "HeapScan",
-    "SavedTensor",
     "StorageRef",
     "StorageTable",
     "TableWindow",

@@ -7,162 +7,287 @@ does: `_raw_saved_x` is the saved value itself, packed as the user's hooks left 
 
 from __future__ import annotations
 
-import sys
-from dataclasses import dataclass
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from nbmem.heap.nodes import SAVED, NodeType, read_node_type
+from nbmem.heap.packed import Finder
+from nbmem.heap.unwinding import BAND, break_chains, can_break, outlive_the_walk
 
-_RAW = "_raw_saved_"
-_NO_ROOT = sys.maxsize
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+MOST_NODES = 2_000_000
+"""Nodes read in one walk."""
+DEEPEST = 4_000
+"""Nodes of a graph that may be freed in one recursion: a tenth of what a stack bears."""
 _FREED = "already been freed"
 """In torch's words where backward has freed what a node kept: then there is nothing to see."""
-DEEPEST = 4000
-"""Nodes of one chain of an autograd graph that are read: a tenth of what the stack bears."""
-_SAVED = torch._C._autograd.SavedTensor
 _grad_fn_of: Callable[[torch.Tensor], Any] = vars(torch._C.TensorBase)["grad_fn"].__get__
 
 
 @dataclass(slots=True, eq=False)
-class SavedTensor:
-    """A tensor that a node of an autograd graph keeps; holds it strongly."""
+class GraphNode:
+    """One node of an autograd graph: an operation, or the place of a leaf's gradient."""
 
-    tensor: torch.Tensor
-    node: str
-    """The node's type: `MulBackward0`; `AccumulateGrad` for a leaf that the graph keeps."""
-    attribute: str
-    """Which of the node's values: `self`, `result`, `tensors` (of a custom function), `variable`"""
-    root: int | None
-    """Index into the scan's `first`, the lowest that reaches the node; None: none of them does."""
-    position: int
-    """The node was the n-th with this root, latest operation first, counted from 0."""
+    kind: str
+    """The node's type: `MulBackward0`; `AccumulateGrad` for a leaf."""
+    sequence: int
+    """Higher for later operations of one thread."""
+    inputs: tuple[int, ...]
+    """Indices of the nodes that made the operation's inputs."""
+    saved: list[tuple[str, torch.Tensor]]
+    """Which of the node's values (`self`, `result`, `variable`, a `ctx` attribute), and a tensor
+    that it keeps, or that hooks keep in its place."""
+    also: tuple[int, ...] = ()
+    """Nodes that are alive through what this node keeps, and are no inputs."""
+    hooks: tuple[int, ...] = ()
+    """Indices into `Graph.hooks` of the unpack hooks that this node keeps."""
 
 
 @dataclass(slots=True, eq=False)
-class _Visit:
-    node: Any
-    depth: int
-    root: int
+class Hook:
+    """An unpack hook that saved values share, with the tensors that its closure keeps."""
+
+    tensors: list[torch.Tensor]
+    also: tuple[int, ...]
+
+
+@dataclass(slots=True, eq=False)
+class Graph:
+    """Every node that was read, and what each keeps; holds it strongly until `clear`."""
+
+    nodes: list[GraphNode] = field(default_factory=list)
+    hooks: list[Hook] = field(default_factory=list)
+
+    def clear(self) -> None:
+        """Lets go of everything."""
+        self.nodes.clear()
+        self.hooks.clear()
+
+    def saved(self) -> Iterator[tuple[GraphNode, str, torch.Tensor]]:
+        """Goes through everything that is kept, with the node that keeps it."""
+        told: set[int] = set()
+        for node in self.nodes:
+            for attribute, tensor in node.saved:
+                yield node, attribute, tensor
+            for index in node.hooks:
+                if index not in told:
+                    told.add(index)
+                    for tensor in self.hooks[index].tensors:
+                        yield node, UNPACK_HOOK, tensor
+
+    def kept(self, index: int) -> Iterator[torch.Tensor]:
+        """Goes through the tensors that one node keeps, itself or by its hooks."""
+        node = self.nodes[index]
+        for _, tensor in node.saved:
+            yield tensor
+        for hook in node.hooks:
+            yield from self.hooks[hook].tensors
+
+    def reach(self, root: int, told: set[int]) -> Iterator[int]:
+        """Goes through the nodes that one node keeps alive, itself included, but those `told`."""
+        stack = [root]
+        while stack:
+            index = stack.pop()
+            if index not in told:
+                told.add(index)
+                yield index
+                stack.extend(self._following(index))
+
+    def from_latest(self, root: int) -> Iterator[int]:
+        """Goes from one node backward in the order of execution, the latest operation first."""
+        queue, seen, order = [(-self.nodes[root].sequence, 0, root)], {root}, 0
+        while queue:
+            index = heappop(queue)[2]
+            yield index
+            for following in self._following(index):
+                if following not in seen:
+                    seen.add(following)
+                    order += 1
+                    heappush(queue, (-self.nodes[following].sequence, order, following))
+
+    def _following(self, index: int) -> Iterator[int]:
+        node = self.nodes[index]
+        yield from node.inputs
+        yield from node.also
+        for hook in node.hooks:
+            yield from self.hooks[hook].also
+
+
+UNPACK_HOOK = "unpack_hook"
+"""The attribute under which a hook's closure is told."""
 
 
 class GraphWalk:
-    """Walks graphs backward in the order of execution, each node once.
-
-    Every node that Python has looked at gets a Python object that lives as long as the node
-    (torch 2.13), and torch frees a chain of such nodes by recursion: 40,000 of them overflow a
-    stack of 8 MiB and take the process down. So the walk goes no deeper than it is told.
+    """Walks graphs from tensors or nodes to everything that they keep, each node once.
 
     Args:
         tensor_types: ids of the types that are tensors.
-        deepest: how many nodes one chain may have.
     """
 
-    def __init__(self, tensor_types: set[int], deepest: int = DEEPEST) -> None:
-        self.saved: list[SavedTensor] = []
+    def __init__(self, tensor_types: set[int]) -> None:
+        self.graph = Graph()
         self.leaves: list[torch.Tensor] = []
         """Leaves found through the graphs; each may have a gradient."""
         self.unreadable = 0
         """Values that raised when they were read."""
-        self.too_deep = 0
-        """Nodes whose inputs were not followed."""
+        self.packed_away = 0
+        """Saved values in whose place hooks keep no tensor."""
+        self.cut = False
+        """More nodes are alive than are read in one walk."""
         self._tensor_types = tensor_types
-        self._deepest = deepest
-        self._visits: dict[int, _Visit] = {}
-        self._queue: list[tuple[int, int]] = []
-        self._attributes: dict[type, tuple[tuple[str, str], ...]] = {}
-        self._positions: dict[int, int] = {}
+        self._finder = Finder(tensor_types)
+        self._types: dict[int, NodeType | None] = {}
+        """By the id of the type: a user's metaclass may have a `__hash__` of its own."""
+        self._seen_types: list[type] = []
+        self._objects: list[Any] = []
+        self._index: dict[int, int] = {}
+        self._next = 0
+        self._hook_index: dict[int, int] = {}
+        self._hook_objects: list[Any] = []
         self._refused: set[int] = set()
 
-    def begin_at(self, tensor: torch.Tensor, root: int | None) -> None:
-        """Adds the tensor's graph to what the next `walk` visits."""
+    def begin_at(self, tensor: torch.Tensor) -> int | None:
+        """Adds the tensor's graph to what the next `walk` visits; returns where it begins."""
         try:
             node = _grad_fn_of(tensor)
         except RuntimeError:  # a view whose base was changed in place under no_grad
             self.refuse(tensor)
-            return
-        if node is not None:
-            self._queue_up(node, 0, _NO_ROOT if root is None else root)
+            return None
+        return None if node is None else self.begin_at_node(node)
+
+    def begin_at_node(self, node: Any) -> int | None:
+        """Adds the graph that a bare node keeps; returns its index, None where it is no node."""
+        key = id(node)
+        index = self._index.get(key)
+        if index is not None:
+            return index
+        kind = self._type_of(node)
+        if kind is None or self.cut:
+            return None
+        if len(self._objects) >= MOST_NODES:
+            self.cut = True
+            return None
+        index = self._index[key] = len(self._objects)
+        self._objects.append(node)
+        self.graph.nodes.append(GraphNode(kind.name, kind.sequence_of(node), (), []))
+        return index
 
     def refuse(self, tensor: torch.Tensor) -> None:
         """Counts a tensor whose graph or gradient raised, once; it must outlive the walk."""
         self.unreadable += id(tensor) not in self._refused
         self._refused.add(id(tensor))
 
-    def walk(self, tensor: torch.Tensor | None = None, root: int | None = None) -> None:
-        """Visits every node reachable from where it was told to begin, the latest first."""
-        if tensor is not None:
-            self.begin_at(tensor, root)
-        visits, queue, positions = self._visits, self._queue, self._positions
-        while queue:
-            visit = visits[heappop(queue)[1]]
-            position = positions.get(visit.root, 0)
-            positions[visit.root] = position + 1
-            self._read(visit.node, None if visit.root == _NO_ROOT else visit.root, position)
-            if visit.depth >= self._deepest:
-                self.too_deep += 1
-                continue
-            for following, _ in visit.node.next_functions:
-                if following is not None:
-                    self._queue_up(following, visit.depth + 1, visit.root)
+    def walk(self) -> None:
+        """Visits every node reachable from where it was told to begin."""
+        objects, nodes, begin = self._objects, self.graph.nodes, self.begin_at_node
+        while self._next < len(objects):
+            index, self._next = self._next, self._next + 1
+            source = objects[index]
+            kind = self._types[id(type(source))]
+            assert kind is not None
+            found = [begin(made) for made, _ in kind.inputs_of(source) if made is not None]
+            nodes[index].inputs = tuple(i for i in found if i is not None)
+            self._read(source, kind, nodes[index])
 
-    def _queue_up(self, node: Any, depth: int, root: int) -> None:
-        key = id(node)
-        visit = self._visits.get(key)
-        if visit is None:
-            self._visits[key] = _Visit(node, depth, root)
-            heappush(self._queue, (-node._sequence_nr(), key))
-            return
-        visit.depth = max(visit.depth, depth)
-        visit.root = min(visit.root, root)
+    def make_safe(self) -> bool:
+        """Prepares long chains for being freed; returns whether it could be done.
 
-    def _read(self, node: Any, root: int | None, position: int) -> None:
-        kind = type(node)
-        attributes = self._attributes.get(kind)
-        if attributes is None:
-            attributes = self._attributes[kind] = _attributes_of(kind)
-        for attribute, short in attributes:
+        To be called once the walk is over.
+        """
+        nodes = self.graph.nodes
+        if len(nodes) <= DEEPEST or not outlive_the_walk(self._objects):
+            return True
+        if not can_break():
+            return False
+        break_chains(self._objects, _edges_between_bands(nodes))
+        return True
+
+    def files(self) -> list[str]:
+        """Returns the files in which hooks put saved values, as far as their names were met."""
+        return [path for path in self._finder.paths if os.path.isfile(path)]
+
+    @property
+    def cut_short(self) -> bool:
+        """Whether something kept was too large to be looked through."""
+        return self.cut or self._finder.cut
+
+    def _type_of(self, node: Any) -> NodeType | None:
+        cls = type(node)
+        try:
+            return self._types[id(cls)]
+        except KeyError:
+            self._seen_types.append(cls)
+            kind = self._types[id(cls)] = read_node_type(cls)
+            return kind
+
+    def _read(self, source: Any, kind: NodeType, node: GraphNode) -> None:
+        for attribute, read in kind.saved:
             try:
-                tensors = self._tensors_in(getattr(node, attribute))
+                value = read(source)
             except RuntimeError as error:
                 self.unreadable += _FREED not in str(error)
                 continue
-            for tensor in tensors:
-                self.saved.append(SavedTensor(tensor, kind.__name__, short, root, position))
-            if short == "variable":
-                self.leaves.extend(tensors)
+            for saved in value if type(value) is tuple else (value,):
+                self._take_saved(attribute, saved, node)
+        if kind.leaf_of is not None:
+            leaf = kind.leaf_of(source)
+            node.saved.append(("variable", leaf))
+            self.leaves.append(leaf)
+        if kind.attributes_of is not None:
+            for name, value in list(kind.attributes_of(source).items()):
+                self._take_held(str(name), self._finder.find((value,)), node)
 
-    def _tensors_in(self, value: Any) -> list[torch.Tensor]:
-        """Returns the tensors in a saved value: through SavedTensor and builtin containers only."""
-        stack, found = [value], []
-        seen = set()
-        while stack:
-            item = stack.pop()
-            kind = type(item)
-            if kind is _SAVED:
-                stack.append(_data_of(item))
-            elif id(kind) in self._tensor_types:
-                found.append(item)
-            elif (kind is tuple or kind is list or kind is dict) and id(item) not in seen:
-                seen.add(id(item))
-                stack.extend(reversed(item.values() if kind is dict else item))
-        return found
+    def _take_saved(self, attribute: str, saved: Any, node: GraphNode) -> None:
+        if type(saved) is not SAVED:
+            return
+        try:
+            data, hook = saved.data, saved.unpack_hook
+        except RuntimeError:  # freed by backward
+            return
+        if id(type(data)) in self._tensor_types:
+            node.saved.append((attribute, data))
+        elif data is not None:
+            tensors = self._finder.find((data,), paths=True)
+            self._take_held(attribute, tensors, node)
+            self.packed_away += not tensors
+        if hook is not None:
+            self._take_hook(hook, node)
+
+    def _take_held(self, name: str, tensors: Iterable[torch.Tensor], node: GraphNode) -> None:
+        """Takes tensors that Python objects keep, which may have graphs of their own."""
+        for tensor in tensors:
+            node.saved.append((name, tensor))
+            index = self.begin_at(tensor)
+            if index is not None:
+                node.also += (index,)
+
+    def _take_hook(self, hook: Any, node: GraphNode) -> None:
+        index = self._hook_index.get(id(hook))
+        if index is None:
+            index = self._hook_index[id(hook)] = len(self._hook_objects)
+            self._hook_objects.append(hook)
+            tensors = self._finder.find((hook,))
+            begun = (self.begin_at(tensor) for tensor in tensors)
+            self.graph.hooks.append(Hook(tensors, tuple(i for i in begun if i is not None)))
+        if index not in node.hooks:
+            node.hooks += (index,)
 
 
-def _data_of(saved: Any) -> Any:
-    try:
-        return saved.data
-    except RuntimeError:  # freed by backward
-        return None
+def _edges_between_bands(nodes: list[GraphNode]) -> Iterator[tuple[int, int]]:
+    """Goes through the edges from one band of operations into an earlier one.
 
-
-def _attributes_of(kind: type) -> tuple[tuple[str, str], ...]:
-    """Returns, for a type of node, the attributes that hold saved tensors and their short names."""
-    names = [name for name in dir(kind) if name.startswith(_RAW)]
-    pairs = [(name, name.removeprefix(_RAW)) for name in names]
-    if kind.__name__ == "AccumulateGrad":
-        pairs.append(("variable", "variable"))
-    return tuple(pairs)
+    Sequence numbers fall along every edge, so that a way inside a band is at most as long as it.
+    """
+    bands = [node.sequence // BAND for node in nodes]
+    for index, node in enumerate(nodes):
+        band = bands[index]
+        for earlier in node.inputs:
+            if bands[earlier] != band and nodes[earlier].inputs:
+                yield index, earlier

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import platform
 import sys
 import weakref
@@ -10,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from nbmem.heap.graphs import DEEPEST, GraphWalk, SavedTensor
+from nbmem.heap.graphs import MOST_NODES, Graph, GraphWalk
+from nbmem.heap.packed import MOST
 from nbmem.heap.storages import bare_torch, layout_of, read_storages
 from nbmem.records import Note
 
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from types import TracebackType
 
-    from nbmem.heap.table import StorageTable
+    from nbmem.heap.table import StorageRef, StorageTable
 
 _FIELDS = vars(torch._C.TensorBase)
 _grad_of: Callable[[torch.Tensor], torch.Tensor | None] = _FIELDS["grad"].__get__
@@ -30,21 +32,22 @@ _OPAQUE = torch._mkldnn  # type: ignore[attr-defined]
 _WITHOUT_MEMORY = ("torch._subclasses.", "torch.testing._internal.")
 _dict_of: Callable[[type], Mapping[str, object]] = type.__dict__["__dict__"].__get__
 
-_DEEPEST_AGAIN = 500
-"""As `DEEPEST`, while a deeper chain is alive, which may grow and be read in every cell."""
-
 
 class HeapScan:
     """What one scan found: the only holder of strong references, which leaving it drops.
 
-    Use as a context manager. The lists are empty after it.
+    Use as a context manager. Everything is empty after it.
     """
 
     def __init__(self) -> None:
         self.tensors: list[torch.Tensor] = []
         """Tensors with a Python object, or gradient of one, that have memory of their own."""
-        self.saved: list[SavedTensor] = []
-        """What autograd graphs keep; a tensor may be in both lists."""
+        self.entries: dict[int, StorageRef] = {}
+        """By the `id` of a tensor that has one storage: that storage's entry in the table."""
+        self.graph = Graph()
+        """The autograd graphs of all of them; a tensor that it keeps may be in `tensors` too."""
+        self.roots: list[int | None] = []
+        """For each of the scan's `first`: the index of its node in `graph`."""
         self.notes: list[Note] = []
 
     def __enter__(self) -> HeapScan:
@@ -57,13 +60,18 @@ class HeapScan:
         traceback: TracebackType | None,
     ) -> None:
         self.tensors.clear()
-        self.saved.clear()
+        self.entries.clear()
+        self.graph.clear()
 
 
-def scan_heap(table: StorageTable, *, first: Sequence[torch.Tensor] = ()) -> HeapScan:
-    """Returns every live tensor and saved tensor, their storages entered into `table`.
+def scan_heap(table: StorageTable, *, first: Sequence[Any] = ()) -> HeapScan:
+    """Returns every live tensor and what autograd graphs keep, their storages entered into `table`.
 
-    The graphs of `first` are walked first, in order. No user code, hook or collection runs.
+    No user code, hook or collection runs.
+
+    Args:
+        table: takes up what is found.
+        first: tensors, or bare nodes of graphs, whose nodes are told in `HeapScan.roots`.
     """
     collecting = gc.isenabled()
     gc.disable()  # the walk's own objects would start a collection, which frees what it looks at
@@ -131,54 +139,68 @@ class _Scanner:
     def __init__(self, table: StorageTable) -> None:
         self._table = table
         self._kinds = tensor_types()
-        self._kind_ids = set(map(id, self._kinds))
         self._found = HeapScan()
         self._seen: set[int] = set()
         self._roots: list[torch.Tensor] = []
-        deepest = _DEEPEST_AGAIN if table.deep_graph_seen else DEEPEST
         # The walk knows nothing of us: a cycle would outlive the scan.
-        self._walk = GraphWalk(self._kind_ids, deepest)
+        self._walk = GraphWalk(set(map(id, self._kinds)))
+        self._found.graph = self._walk.graph
         self._opaque = 0
+        self._unsafe = False
 
-    def scan(self, first: Sequence[torch.Tensor]) -> HeapScan:
+    def scan(self, first: Sequence[Any]) -> HeapScan:
         listed = self._list_instances()
-        self._take(first)
+        self._take([item for item in first if issubclass(type(item), torch.Tensor)])
         self._take(listed)
-        self._follow_graphs(first)
+        self._found.roots = [self._begin_at(item) for item in first]
+        self._follow_graphs()
         self._found.notes.extend(self._notes())
         return self._found
+
+    def _begin_at(self, item: Any) -> int | None:
+        if issubclass(type(item), torch.Tensor):
+            return self._walk.begin_at(item)
+        return self._walk.begin_at_node(item)
 
     def _list_instances(self) -> list[torch.Tensor]:
         storages = _with_subclasses(torch.UntypedStorage)
         storage_ids = set(map(id, storages))
-        looked_up = self._table.looked_up
+        looked_up, note = self._table.looked_up, self._table.note
         tensors = []
         for item in find_instances([*filter(has_memory, self._kinds), *storages]):
             if id(type(item)) in storage_ids:
-                self._table.note(item)
+                note(item)
             elif id(item) not in looked_up:
                 tensors.append(item)
         return tensors
 
     def _take(self, tensors: Iterable[torch.Tensor]) -> None:
         """Lists the tensors and their gradients, and the gradients' gradients."""
+        seen, enter, found = self._seen, self._enter, self._found.tensors
         for each in tensors:
             tensor: torch.Tensor | None = each
-            while tensor is not None and id(tensor) not in self._seen:
-                self._seen.add(id(tensor))
-                if self._enter(tensor):
-                    self._found.tensors.append(tensor)
+            while tensor is not None and id(tensor) not in seen:
+                seen.add(id(tensor))
+                if enter(tensor):
+                    found.append(tensor)
                 tensor = self._gradient_of(tensor)
 
     def _enter(self, tensor: torch.Tensor) -> bool:
         """Returns whether the tensor has memory of its own; its storages are then in the table."""
+        key, entries = id(tensor), self._found.entries
+        if key in entries:
+            return True
         storages = read_storages(tensor)
-        if len(storages) != 1:
-            self._table.parts_seen = True
+        if len(storages) == 1:
+            entry = self._table.note(storages[0])
+            if entry is not None:
+                entries[key] = entry
+            return entry is not None
+        self._table.parts_seen = True
         if not storages and layout_of(tensor) is _OPAQUE:
             self._opaque += 1
-        entries = [self._table.note(storage) for storage in storages]
-        return any(entry is not None for entry in entries)
+        noted = [self._table.note(storage) for storage in storages]
+        return any(entry is not None for entry in noted)
 
     def _gradient_of(self, tensor: torch.Tensor) -> torch.Tensor | None:
         try:
@@ -190,29 +212,25 @@ class _Scanner:
             self._walk.refuse(tensor)
             return None
 
-    def _follow_graphs(self, first: Sequence[torch.Tensor]) -> None:
+    def _follow_graphs(self) -> None:
         walk = self._walk
-        for index, tensor in enumerate(first):
-            walk.begin_at(tensor, index)
-        while self._roots:
+        while True:
             roots, self._roots = self._roots, []
             for tensor in roots:
-                walk.begin_at(tensor, None)
+                walk.begin_at(tensor)
             walk.walk()
             leaves, walk.leaves = walk.leaves, []
             for leaf in leaves:  # its gradient may have a graph of its own
                 gradient = self._gradient_of(leaf)
                 if gradient is not None:
                     self._take((gradient,))
-        self._table.deep_graph_seen = walk.too_deep > 0
-        for saved in walk.saved:
-            self._take_saved(saved)
-
-    def _take_saved(self, saved: SavedTensor) -> None:
-        if self._enter(saved.tensor):
-            self._found.saved.append(saved)
-        if id(saved.tensor) not in self._seen:
-            self._remember(saved.tensor)
+            if not self._roots:
+                break
+        for _, _, tensor in walk.graph.saved():
+            self._enter(tensor)
+            if id(tensor) not in self._seen:
+                self._remember(tensor)
+        self._unsafe = not walk.make_safe()
 
     def _remember(self, tensor: torch.Tensor) -> None:
         """Marks a tensor that has a Python object only because this scan looked at it."""
@@ -226,17 +244,38 @@ class _Scanner:
         looked_up[key] = weakref.ref(tensor, forget)
 
     def _notes(self) -> list[Note]:
-        notes = []
-        unreadable = self._walk.unreadable
-        if unreadable:
-            notes.append(Note("storages", "unreadable", _missing(unreadable)))
-        if self._walk.too_deep:
-            sentence = (
-                "An autograd graph is too deep to be read to its end without danger: what only "
-                "its oldest operations keep is missing."
-            )
-            notes.append(Note("storages", "graph_too_deep", sentence))
+        walk, notes = self._walk, []
+        if walk.unreadable:
+            notes.append(Note("storages", "unreadable", _missing(walk.unreadable)))
+        if walk.cut_short:
+            notes.append(Note("storages", "graph_cut", _CUT))
+        if self._unsafe:
+            notes.append(Note("storages", "graph_too_deep", _UNSAFE))
+        if walk.packed_away:
+            notes.append(Note("storages", "packed_away", _packed(walk)))
         if self._opaque:
             sentence = f"{self._opaque} tensors are in oneDNN's layout, whose bytes torch hides."
             notes.append(Note("storages", "opaque", sentence))
         return notes
+
+
+_CUT = (
+    f"Autograd graphs of more than {MOST_NODES:,} nodes, or what hooks keep in more than "
+    f"{MOST:,} objects, were not read to the end: what only the rest keeps is missing."
+)
+_UNSAFE = (
+    "An autograd graph is so deep that this Python may crash when it is freed: "
+    "detach what you carry from step to step."
+)
+
+
+def _packed(walk: GraphWalk) -> str:
+    count = f"{walk.packed_away:,} values saved for backward take"
+    if walk.packed_away == 1:
+        count = "1 value saved for backward takes"
+    files = walk.files()
+    if not files:
+        return f"{count} no memory of torch's now: hooks, as checkpoint's, will bring them back."
+    where = "1 file" if len(files) == 1 else f"{len(files):,} files"
+    size = f"{sum(map(os.path.getsize, files)):,} bytes"
+    return f"{count} no memory of torch's now: hooks put {size} into {where}."

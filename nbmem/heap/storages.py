@@ -99,3 +99,24 @@ def _readers_of(tensor: torch.Tensor) -> tuple[Callable[[torch.Tensor], torch.Te
 
 def _itself(tensor: torch.Tensor) -> torch.Tensor:
     return tensor
+
+
+def accelerator_runs() -> bool:
+    """Returns whether a GPU's runtime has started in this process; asking does not start it."""
+    return any(
+        bool(is_initialized and is_initialized())
+        for kind in ("cuda", "xpu")
+        for is_initialized in (getattr(getattr(torch, kind), "is_initialized", None),)
+    )
+
+
+def is_pinned(tensor: torch.Tensor) -> bool:
+    """Returns whether it is page-locked memory of the host: `tensor.is_pinned()`.
+
+    To be asked only while `accelerator_runs()`: before, nothing is pinned, and asking would start
+    the runtime.
+    """
+    try:
+        return _BASE.is_pinned(tensor)
+    except RuntimeError:  # of a layout that can't be pinned
+        return False

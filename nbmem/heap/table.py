@@ -92,8 +92,6 @@ class StorageTable:
         self._older_than = 0
         self.parts_seen = False
         """A sparse tensor was seen: from then on, one changed in place may have new storages."""
-        self.deep_graph_seen = False
-        """The last heap scan met an autograd graph too deep to be read to its end."""
         self.looked_up: dict[int, weakref.ref[torch.Tensor]] = {}
         """Tensors whose Python object exists only since the heap scan read them from a graph."""
 

@@ -1,7 +1,10 @@
-"""Names for what only an autograd graph keeps: `loss → graph[17] MulBackward0.self`.
+"""Names for what only an autograd graph keeps.
+
+    loss → graph[17] ConvolutionBackward0.input of model.layer3.0.conv1
 
 The number counts the nodes of a walk that begins at that one tensor, the latest operation first, so
-that it does not depend on what else is alive.
+that it does not depend on what else is alive. What follows the node's value tells its module; the
+way back does without it.
 """
 
 from __future__ import annotations
@@ -9,89 +12,118 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from nbmem.heap.graphs import GraphWalk, SavedTensor
+import torch
+
+from nbmem.heap.graphs import UNPACK_HOOK, GraphWalk
 from nbmem.heap.scan import tensor_types
 from nbmem.inventory.parts import as_tensor, parts_of, with_word
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterator
 
-    import torch
+    from nbmem.heap import Graph
+    from nbmem.inventory.modules import Homes
 
 _NAME = re.compile(r"(?P<tensor>.*) → graph\[\d+\] \w+\..*", re.DOTALL)
+_HOMES = (" of ", " after ")
+STEPS_A_LOOK = 512
+"""Nodes between two looks at the clock."""
 
 
-class _Enough(Exception):  # noqa: N818  it ends a walk
-    pass
+def kept_by(
+    graph: Graph, root: int, deadline: float | None = None
+) -> Iterator[tuple[int, int, list[tuple[str, torch.Tensor]]]]:
+    """Goes through a graph from one node: (position, index, what the node keeps).
+
+    Ends at the deadline (`time.perf_counter`).
+    """
+    told: set[int] = set()
+    for position, index in enumerate(graph.from_latest(root)):
+        if deadline is not None and not position % STEPS_A_LOOK and _is_over(deadline):
+            return
+        node = graph.nodes[index]
+        kept = node.saved
+        for hook in node.hooks:
+            if hook not in told:
+                told.add(hook)
+                kept = kept + [(UNPACK_HOOK, tensor) for tensor in graph.hooks[hook].tensors]
+        if kept:
+            yield position, index, kept
 
 
-class _OneGraph(GraphWalk):
-    """Tells what each node keeps, under the name that it gets, until that is enough."""
-
-    def __init__(self, tell: Callable[[str, SavedTensor], bool]) -> None:
-        super().__init__({id(kind) for kind in tensor_types()})
-        self._tell = tell
-
-    def _read(self, node: Any, root: int | None, position: int) -> None:
-        self.saved.clear()
-        super()._read(node, root, position)
-        for text, saved in _labels(self.saved):
-            if self._tell(text, saved):
-                raise _Enough
+def _is_over(deadline: float) -> bool:
+    return time.perf_counter() > deadline
 
 
-def _labels(saved: list[SavedTensor]) -> list[tuple[str, SavedTensor]]:
-    """Returns what one node keeps, with labels; several under one attribute get numbers."""
-    counts = Counter(one.attribute for one in saved)
+def label_all(
+    graph: Graph, position: int, index: int, kept: list[tuple[str, torch.Tensor]]
+) -> list[str]:
+    """Returns the labels of what one node keeps; several under one attribute get numbers."""
+    kind = graph.nodes[index].kind
+    counts = Counter(attribute for attribute, _ in kept)
     seen: Counter[str] = Counter()
     labels = []
-    for one in saved:
-        number = f"[{seen[one.attribute]}]" if counts[one.attribute] > 1 else ""
-        seen[one.attribute] += 1
-        label = f"graph[{one.position}] {one.node}.{one.attribute}{number}"
-        labels.append((label, one))
+    for attribute, _ in kept:
+        number = f"[{seen[attribute]}]" if counts[attribute] > 1 else ""
+        seen[attribute] += 1
+        labels.append(f"graph[{position}] {kind}.{attribute}{number}")
     return labels
 
 
 def label_storages(
-    root: torch.Tensor, addresses: Iterable[int], deadline: float
-) -> tuple[list[tuple[int, str]], bool]:
-    """Returns (address, label) for storages with these addresses (`_cdata`), and whether for all.
+    graph: Graph,
+    root: int,
+    wanted: set[int],
+    serials_of: Callable[[torch.Tensor], tuple[tuple[int, str], ...]],
+    homes: Homes,
+    deadline: float,
+) -> Iterator[tuple[int, int, str]]:
+    """Goes through storages that a graph keeps: (serial, node, label with its home).
 
-    Walks no further than to the last of them, and not beyond the deadline (`time.perf_counter`).
-    To be called within `bare_torch()`.
+    Takes each serial out of `wanted`, goes no further than to the last of them, and not beyond the
+    deadline.
     """
-    wanted = set(addresses)
-    labels: list[tuple[int, str]] = []
+    for position, index, kept in kept_by(graph, root, deadline):
+        if not wanted:
+            return
+        found = [serials_of(tensor) for _, tensor in kept]
+        if not any(serial in wanted for parts in found for serial, _ in parts):
+            continue
+        word = homes.of(index).word
+        for label, parts in zip(label_all(graph, position, index, kept), found, strict=True):
+            for serial, part in parts:
+                if serial in wanted:
+                    wanted.remove(serial)
+                    yield serial, index, f"{with_word(label, part)} {word}".rstrip()
 
-    def tell(label: str, saved: SavedTensor) -> bool:
-        for storage, word, _ in parts_of(saved.tensor):
-            if storage._cdata in wanted:
-                wanted.remove(storage._cdata)
-                labels.append((storage._cdata, with_word(label, word)))
-        return not wanted or time.perf_counter() > deadline
 
-    if wanted:
-        _walk(root, tell)
-    return labels, not wanted
+def find_label(root: Any, label: str) -> torch.Tensor | None:
+    """Returns the tensor that the graph of a tensor or bare node keeps under a label, or None."""
+    walk = GraphWalk({id(kind) for kind in tensor_types()})
+    begin = walk.begin_at if issubclass(type(root), torch.Tensor) else walk.begin_at_node
+    index = begin(root)
+    if index is None:
+        return None
+    walk.walk()
+    walk.make_safe()
+    found = dict[str, torch.Tensor]()
+    for position, node, kept in kept_by(walk.graph, index):
+        if label.startswith(f"graph[{position}] "):
+            for text, (_, tensor) in zip(
+                label_all(walk.graph, position, node, kept), kept, strict=True
+            ):
+                for part in parts_of(tensor):
+                    whole = with_word(text, part.word)
+                    if _says(label, whole):
+                        found[whole] = as_tensor(part)
+            break
+    return found[max(found, key=len)] if found else None
 
 
-def find_label(root: torch.Tensor, label: str) -> torch.Tensor | None:
-    """Returns the tensor that the graph of `root` keeps under this label, or None."""
-    found: list[torch.Tensor] = []
-
-    def tell(text: str, saved: SavedTensor) -> bool:
-        if label.startswith(text):
-            for part in parts_of(saved.tensor):
-                if with_word(text, part.word) == label:
-                    found.append(as_tensor(part))
-        return bool(found)
-
-    _walk(root, tell)
-    return found[0] if found else None
+def _says(label: str, text: str) -> bool:
+    return label == text or label.startswith(tuple(text + home for home in _HOMES))
 
 
 def split_name(name: str) -> tuple[str, str] | None:
@@ -103,8 +135,3 @@ def split_name(name: str) -> tuple[str, str] | None:
 def join_name(tensor: str, label: str) -> str:
     """Returns the name that leads through the tensor's graph to what has this label."""
     return f"{tensor} → {label}"
-
-
-def _walk(root: torch.Tensor, tell: Callable[[str, SavedTensor], bool]) -> None:
-    with suppress(_Enough):
-        _OneGraph(tell).walk(root, 0)

@@ -15,7 +15,8 @@ from nbmem.heap import StorageTable, scan_heap
 from nbmem.heap.storages import bare_torch
 from nbmem.inventory.gradients import reach_gradients
 from nbmem.inventory.join import Join, OriginOf
-from nbmem.inventory.names import write_names
+from nbmem.inventory.names import Names, write_names
+from nbmem.inventory.paths import NAMELESS
 from nbmem.inventory.trail import Trail
 from nbmem.inventory.walk import NameWalk
 from nbmem.records import Inventory
@@ -79,40 +80,39 @@ def _list_all(
     table: StorageTable, trail: Trail, origin_of: OriginOf, left: float, now: float
 ) -> Inventory:
     roots = _find_roots(trail)
-    with scan_heap(table, first=[trail.tensors[index] for index in roots]) as scan:
+    with scan_heap(table, first=[root for root, _ in roots]) as scan:
         reach_gradients(trail)
         names = write_names(trail)
-        join = Join(table)
-        join.take_trail(trail, names)
-        join.take_scan(scan, trail)
+        join = Join(table, scan, trail, names)
+        join.take_trail()
+        join.take_scan()
         deadline = time.perf_counter() + left
-        join.name_saved(scan, _name_roots(trail, roots, names), deadline)
+        join.name_saved([_name_of(place, trail, names) for _, place in roots], deadline)
+        join.place_saved()
         records = join.write_records(origin_of)
         notes = (*scan.notes, *trail.notes, *join.notes)
     records.sort(key=attrgetter("bytes"), reverse=True)  # ties stay in the order of their keys
     return Inventory(tuple(records), now, notes)
 
 
-def _name_roots(
-    trail: Trail, roots: list[int], names: list[str]
-) -> list[tuple[torch.Tensor, str | None]]:
-    """Returns the tensors that have a graph, with their shortest names."""
-    named = []
-    for index in roots:
-        link = trail.first_link(index)
-        named.append((trail.tensors[index], names[link] if link < len(names) else None))
-    return named
+def _name_of(place: tuple[int | None, int], trail: Trail, names: Names) -> str | None:
+    """Returns the shortest name of a tensor that has a graph, or of a bare node."""
+    tensor, node = place
+    return names.of_node(node) if tensor is None else names.of_link(trail.first_link(tensor))
 
 
-def _find_roots(trail: Trail) -> list[int]:
-    """Returns the indices of the named tensors that have a graph."""
+def _find_roots(trail: Trail) -> list[tuple[Any, tuple[int | None, int]]]:
+    """Returns the named tensors that have a graph and the bare nodes, each with its place.
+
+    A place is the tensor's index, or None and the index of the trail's node.
+    """
     roots, storage = [], torch.UntypedStorage
     for index, thing in enumerate(trail.tensors):
         if issubclass(type(thing), storage):
             continue
         try:
             if _grad_fn_of(thing) is not None:
-                roots.append(index)
+                roots.append((thing, (index, NAMELESS)))
         except RuntimeError:  # a view whose base was changed in place
             continue
-    return roots
+    return roots + [(node, (None, place)) for node, place in trail.graphs]

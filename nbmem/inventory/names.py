@@ -12,31 +12,44 @@ MAX_CHARACTERS = 64_000_000
 """Of all names together; a long key above a long list would take more than the tensors do."""
 
 
-def write_names(trail: Trail) -> list[str]:
-    """Returns the name that each link of the trail gives, in the order of the links.
+def write_names(trail: Trail) -> Names:
+    """Returns the names that the links of the trail give.
 
-    Shorter than `trail.links` where the names grew too long; a note says so then.
+    Fewer than `trail.links` where they grew too long; a note says so then.
     """
-    writer = _Writer(trail.nodes)
-    names = writer.names
+    names = Names(trail.nodes)
+    write, texts = names.write, names.texts
     for _, node, step, key in trail.links:
-        names.append(writer.write(node, step, key))
-        if writer.characters > MAX_CHARACTERS:
+        texts.append(write(node, step, key))
+        if names.characters > MAX_CHARACTERS:
             text = f"names incomplete: budget of {MAX_CHARACTERS:,} characters"
             trail.notes.append(Note("names", "budget", text))
             break
     return names
 
 
-class _Writer:
+class Names:
+    """The texts of a trail's links, and of the containers on the way."""
+
     def __init__(self, nodes: list[Node]) -> None:
-        self.names: list[str] = []
+        self.texts: list[str] = []
+        """In the order of the links."""
         self.characters = 0
         self._nodes = nodes
         self._texts: dict[int, str] = {NAMELESS: ""}
         self._taken: set[str] = set()
 
+    def of_node(self, node: int) -> str:
+        """Returns the name of a container."""
+        text = self._texts.get(node)
+        return self._write_node(node) if text is None else text
+
+    def of_link(self, index: int) -> str | None:
+        """Returns the name that a link gives; None where names grew too long before it."""
+        return self.texts[index] if index < len(self.texts) else None
+
     def write(self, node: int, step: Step, key: Any) -> str:
+        """Returns a name that no other link has."""
         base = self._texts.get(node)
         if base is None:
             base = self._write_node(node)
@@ -49,9 +62,9 @@ class _Writer:
 
     def _step(self, base: str, step: Step, key: Any) -> str:
         if step is Step.STATE:
-            return write_step(base, step, self.names[key])
+            return write_step(base, step, self.texts[key])
         if step is Step.GRADIENT:
-            return write_step(self.names[key], step, None)
+            return write_step(self.texts[key], step, None)
         return write_step(base, step, key)
 
     def _write_node(self, node: int) -> str:

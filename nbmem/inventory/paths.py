@@ -49,6 +49,10 @@ class Step(IntEnum):
     """What an optimizer keeps for one parameter (the parameter's name)."""
     GRADIENT = 16
     """The `.grad` of a tensor."""
+    CLOSURE = 17
+    """What a function's closure holds (the variable's name)."""
+    DEFAULT = 18
+    """The default of a function's argument (its name or position)."""
 
 
 HOLDERS: dict[Step, str] = {
@@ -69,6 +73,8 @@ HOLDERS: dict[Step, str] = {
     Step.MODULE: "submodule",
     Step.STATE: "optimizer state",
     Step.GRADIENT: "gradient",
+    Step.CLOSURE: "closure",
+    Step.DEFAULT: "default argument",
 }
 """What a step is taken in, in words."""
 
@@ -130,4 +136,6 @@ _FORMS: dict[Step, str] = {
     Step.MODULE: "{base}._modules[{key!r}]",
     Step.STATE: "{base}.state[{key}]",
     Step.GRADIENT: "{base}.grad",
+    Step.CLOSURE: "{base} → closure {key}",
+    Step.DEFAULT: "{base} → default {key}",
 }

@@ -65,7 +65,7 @@ def find_places(
         with bare_torch():
             reach_gradients(trail)
             serials = [_serials_of(table, thing, places) for thing in trail.tensors]
-        writer = _PlaceWriter(trail, write_names(trail))
+        writer = _PlaceWriter(trail, write_names(trail).texts)
         for link, name in zip(trail.links, writer.names):  # noqa: B905  names may be fewer
             for serial in serials[link.tensor]:
                 places[serial].append(writer.write(link, name))

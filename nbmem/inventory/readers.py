@@ -6,15 +6,20 @@ the slots, whatever the class pretends; objects are told apart by `type(o)`, nev
 
 from __future__ import annotations
 
+import os
 import sys
+import sysconfig
 import types
 from collections import deque
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import partial
+from functools import cache, partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+
+from nbmem.heap.nodes import read_node_type
 
 _mro_of = type.__dict__["__mro__"].__get__
 _namespace_of = type.__dict__["__dict__"].__get__
@@ -46,6 +51,12 @@ class Kind(IntEnum):
     INSTANCE = 9
     STATE = 10
     """An optimizer's `state`."""
+    FUNCTION = 11
+    METHOD = 12
+    NODE = 13
+    """A node of an autograd graph, kept without its tensor."""
+    SPACE = 14
+    """A class or a module file that may be the user's own: asked one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +93,8 @@ _CONTAINERS: tuple[tuple[type, Kind, Any], ...] = (
     (tuple, Kind.TUPLE, tuple.__iter__),
     (set, Kind.SET, set.__iter__),
     (frozenset, Kind.SET, frozenset.__iter__),
+    (type, Kind.SPACE, None),
+    (types.ModuleType, Kind.SPACE, None),
 )
 _TENSOR_BASES = frozenset(map(id, _mro_of(torch.Tensor)))
 
@@ -94,7 +107,11 @@ def read_type(cls: type) -> Reader:
     numpy = sys.modules.get("numpy")
     if numpy is not None and cls is numpy.ndarray:
         return Reader(cls, Kind.ARRAY)
-    if issubclass(cls, type | types.ModuleType) or _is_machinery(cls):
+    if cls is types.FunctionType or cls is types.MethodType:
+        return Reader(cls, Kind.FUNCTION if cls is types.FunctionType else Kind.METHOD)
+    if read_node_type(cls) is not None:
+        return Reader(cls, Kind.NODE)
+    if _is_machinery(cls):
         return Reader(cls, Kind.SKIP)
     if not (_flags_of(cls) & HEAP_TYPE or cls is types.SimpleNamespace):
         return Reader(cls, Kind.SKIP)
@@ -158,3 +175,34 @@ def _is_field(cls: type, name: Any, position: int) -> bool:
 def _is_machinery(cls: type) -> bool:
     module = _namespace_of(cls).get("__module__")
     return type(module) is str and f"{module}.".startswith(MACHINERY) and cls is not partial
+
+
+def names_in_space(space: Any) -> dict[str, Any] | None:
+    """Returns the names in a class or a module file of the user's own; None for all others.
+
+    A class is the user's where it was made in the notebook; a module, where its file lies outside
+    of the folders into which packages are installed.
+    """
+    if issubclass(type(space), type):
+        found = _namespace_of(space)
+        module = found.get("__module__")
+        return dict(found) if type(module) is str and module == "__main__" else None
+    if type(space) is not types.ModuleType:
+        return None
+    found = _names_of_module(space)
+    file = found.get("__file__")
+    if type(file) is not str or found is vars(sys.modules["__main__"]):
+        return None
+    return dict(found) if not os.path.abspath(file).startswith(_installed()) else None
+
+
+_names_of_module: Any = vars(types.ModuleType)["__dict__"].__get__
+
+
+@cache
+def _installed() -> tuple[str, ...]:
+    """Returns the folders of Python, of its packages, and of nbmem."""
+    kinds = ("stdlib", "platstdlib", "purelib", "platlib")
+    folders = {Path(folder) for kind in kinds if (folder := sysconfig.get_path(kind))}
+    folders.add(Path(__file__).resolve().parents[1])
+    return tuple(f"{folder}{os.sep}" for folder in folders)

@@ -10,8 +10,9 @@ from nbmem.errors import NameNotFoundError
 from nbmem.heap.storages import bare_torch
 from nbmem.inventory.gradients import reach_gradients
 from nbmem.inventory.graphs import find_label, split_name
-from nbmem.inventory.names import write_names
+from nbmem.inventory.names import Names, write_names
 from nbmem.inventory.parts import as_tensor, parts_of
+from nbmem.inventory.trail import Trail
 from nbmem.inventory.walk import NameWalk
 
 
@@ -38,25 +39,26 @@ def resolve_name(
 def _find(
     name: str, namespace: Mapping[str, object], output_cache: Mapping[str, object]
 ) -> torch.Tensor | None:
-    things = _things_by_name(namespace, output_cache)
-    found = _find_part(name, things)
-    split = split_name(name)
-    if found is None and split is not None:
-        root = _find_part(split[0], things)
-        return None if root is None else find_label(root, split[1])
-    return found
-
-
-def _things_by_name(
-    namespace: Mapping[str, object], output_cache: Mapping[str, object]
-) -> dict[str, object]:
     trail = NameWalk().run(namespace, output_cache)
     try:
         reach_gradients(trail)
-        names = write_names(trail)
-        return {name: trail.tensors[link.tensor] for name, link in zip(names, trail.links)}  # noqa: B905  names may be fewer
+        return _find_on(trail, write_names(trail), name)
     finally:
         trail.clear()
+
+
+def _find_on(trail: Trail, names: Names, name: str) -> torch.Tensor | None:
+    pairs = zip(names.texts, trail.links)  # noqa: B905  names may be fewer
+    things: dict[str, object] = {text: trail.tensors[link.tensor] for text, link in pairs}
+    found = _find_part(name, things)
+    split = split_name(name)
+    if found is not None or split is None:
+        return found
+    root = things.get(split[0])
+    if root is None:
+        nodes = {names.of_node(place): node for node, place in trail.graphs}
+        root = nodes.get(split[0])
+    return None if root is None else find_label(root, split[1])
 
 
 def _find_part(name: str, things: Mapping[str, object]) -> torch.Tensor | None:

@@ -16,6 +16,8 @@ MAX_NAMES = 20
 """Names kept for each storage; the others are counted in a note."""
 
 PARAMETER, BUFFER, GRADIENT, OPTIMIZER_STATE, SAVED, USER, UNKNOWN = range(len(CATEGORIES))
+FIRST, OF_GRADIENT, OF_STATE, OF_GRAPH, LAST = range(5)
+"""Ranks of names: the user's variables, `.grad`, an optimizer's state, graphs, IPython's caches."""
 _TELLING = {
     Step.PARAMETER: PARAMETER,
     Step.BUFFER: BUFFER,
@@ -38,7 +40,20 @@ _BARE = Note(
 class Row:
     """One storage: the tensors that share it, their names, what it is for."""
 
-    __slots__ = ("best", "best_named", "category", "led", "more", "names", "saved", "seen", "views")
+    __slots__ = (
+        "best",
+        "best_named",
+        "category",
+        "led",
+        "module",
+        "more",
+        "names",
+        "rank",
+        "saved_by",
+        "saved_in",
+        "seen",
+        "views",
+    )
 
     def __init__(self) -> None:
         self.best: torch.Tensor | None = None
@@ -48,7 +63,12 @@ class Row:
         self.more = 0
         self.category = UNKNOWN
         self.led = False
-        self.saved = False
+        self.rank = FIRST
+        self.module: str | None = None
+        self.saved_by: str | None = None
+        """The graph node and its value that keep it."""
+        self.saved_in: str | None = None
+        """The module of that node's operation."""
         self.seen = False
         """Whether Python holds it, be it as a bare storage."""
 
@@ -77,12 +97,21 @@ class Row:
                 return
         self.best, self.best_named = tensor, named
 
-    def add_name(self, name: str) -> None:
-        """Adds a name, or counts it where there are enough."""
-        if len(self.names) < MAX_NAMES:
-            self.names += (name,)
-        else:
+    def add_name(self, name: str, rank: int = FIRST) -> None:
+        """Adds a name, or counts it where there are enough; lower ranks stand before higher."""
+        if not self.names:
+            self.names, self.rank = (name,), rank
+        elif len(self.names) >= MAX_NAMES:
             self.more += 1
+        elif rank < self.rank:
+            self.names, self.rank = (name, *self.names), rank
+        else:
+            self.names += (name,)
+
+    @property
+    def lacks_name(self) -> bool:
+        """Whether it has no name, or none but an entry of IPython's caches."""
+        return not self.names or self.rank == LAST
 
     def lead_with(self, name: str) -> None:
         """Puts a variable before others that are only views: its tensor gives the shape."""
@@ -95,23 +124,33 @@ class Row:
         if category < self.category:
             self.category = category
 
-    def write(self, ref: StorageRef, origin: tuple[int | None, int | None]) -> StorageRecord:
+    def write(
+        self, ref: StorageRef, origin: tuple[int | None, int | None], pinned: bool
+    ) -> StorageRecord:
         """Returns the record of the storage."""
         dtype, shape, notes = _show_best(self.best, ref.bytes)
         if self.more:
             notes = (*notes, Note("names", "more", f"It has {self.more:,} more names."))
+        category, module, saved_by = self.category, self.module, None
+        if self.saved_by is not None and category == UNKNOWN:
+            category, module, saved_by = SAVED, self.saved_in, self.saved_by
         return StorageRecord(
             ref.serial,
             ref.bytes,
             ref.device,
             dtype,
             shape,
-            CATEGORIES[SAVED if self.saved and self.category == UNKNOWN else self.category],
+            CATEGORIES[category],
             self.names,
             *origin,
             self.views,
             self.seen,
             notes,
+            1,
+            module,
+            saved_by,
+            None,
+            pinned,
         )
 
 

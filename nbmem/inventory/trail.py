@@ -38,6 +38,8 @@ class Node(NamedTuple):
     depth: int
     within: int
     """NOWHERE, or in what the way leads through: OPTIMIZER or its STATE."""
+    cached: bool
+    """The way begins in IPython's caches."""
 
 
 class Trail:
@@ -54,6 +56,8 @@ class Trail:
         """Further ways to a container that was visited by another."""
         self.more: dict[int, int] = {}
         """How many ways were not kept, by tensor."""
+        self.graphs: list[tuple[Any, int]] = []
+        """Bare nodes of autograd graphs, each with its index in `nodes`."""
         self.notes: list[Note] = []
         self._first_link: list[int] = []
         self._count: dict[int, int] = {}
@@ -66,7 +70,7 @@ class Trail:
         """Lets go of everything."""
         self.tensors.clear()
         self._kept.clear()
-        for rows in (self.links, self.nodes, self.again, self._first_link):
+        for rows in (self.links, self.nodes, self.again, self.graphs, self._first_link):
             rows.clear()
         for table in (self._index, self._node_of, self.more, self._count):
             table.clear()
@@ -91,13 +95,14 @@ class Trail:
         self, container: object, parent: int, step: Step, key: Any, within: int = NOWHERE
     ) -> int | None:
         """Notes a way to a container; returns its node, or None where it was entered before."""
-        depth = 1
+        depth, cached = 1, step is Step.OUTPUT
         if parent != NAMELESS:
             above = self.nodes[parent]
             depth, within = above.depth + 1, max(above.within, within)
+            cached = above.cached
         if step is Step.STATE:
             within = STATE
-        node = Node(parent, step, key, depth, within)
+        node = Node(parent, step, key, depth, within, cached)
         before = self._node_of.get(id(container))
         if before is not None:
             self.again.append((before, node))
@@ -107,8 +112,9 @@ class Trail:
 
     def enter_state(self, state: object, optimizer: int) -> int:
         """Notes an optimizer's `state`, whatever else leads to the same dict."""
-        depth = self.nodes[optimizer].depth + 1
-        return self._append(state, Node(optimizer, Step.ATTRIBUTE, "state", depth, STATE))
+        above = self.nodes[optimizer]
+        node = Node(optimizer, Step.ATTRIBUTE, "state", above.depth + 1, STATE, above.cached)
+        return self._append(state, node)
 
     def _append(self, container: object, node: Node) -> int:
         self._kept.append(container)
@@ -120,6 +126,12 @@ class Trail:
         if link.step is Step.STATE:
             return STATE
         return NOWHERE if link.node == NAMELESS else self.nodes[link.node].within
+
+    def is_output(self, link: Link) -> bool:
+        """Returns whether the way to a tensor begins in IPython's caches."""
+        if link.node == NAMELESS:
+            return link.step is Step.OUTPUT
+        return self.nodes[link.node].cached
 
     def index_of(self, tensor: torch.Tensor) -> int | None:
         """Returns the tensor's index, or None where no way leads to it."""

@@ -17,8 +17,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
 
+import torch
+
 from nbmem.inventory.paths import NAMELESS, Step, prints_itself
-from nbmem.inventory.readers import Kind, Reader, read_type, type_name
+from nbmem.inventory.readers import Kind, Reader, names_in_space, read_type, type_name
 from nbmem.inventory.trail import NOWHERE, OPTIMIZER, Trail
 from nbmem.records import Note
 
@@ -142,8 +144,11 @@ class NameWalk:
         if kind is Kind.TENSOR:
             if not self.trail.reach(child, node, step, key) or len(gc.get_referents(child)) < 2:
                 return
-        elif (reader.cls is dict or reader.cls is tuple) and not gc.is_tracked(child):
-            return  # Python knows that only plain values are inside
+        elif kind is Kind.DICT or reader.cls is tuple:
+            if not gc.is_tracked(child) or not gc.get_referents(child):
+                return  # Python knows that only plain values are inside
+        elif kind is Kind.SPACE and names_in_space(child) is None:
+            return
         within = OPTIMIZER if kind is Kind.OPTIMIZER else NOWHERE
         entered = self.trail.enter(child, node, step, key, within)
         if entered is None:
@@ -276,12 +281,47 @@ class NameWalk:
     def _look_at_attributes(
         self, pairs: list[tuple[Any, Any]], node: int, but: Collection[str] = ()
     ) -> None:
+        skipped = self._skipped
         for position, (name, child) in enumerate(pairs):
+            if id(type(child)) in skipped:
+                continue
             if type(name) is not str:
                 self._look_at(child, node, Step.ATTRIBUTE_AT, position)
             elif name not in but:
                 self._look_at(child, node, Step.ATTRIBUTE, name)
         self._spend(len(pairs))
+
+    def _visit_function(self, value: Any, _reader: Reader, node: int) -> None:
+        names = value.__code__.co_freevars
+        for name, cell in zip(names, value.__closure__ or (), strict=True):
+            try:
+                self._look_at(cell.cell_contents, node, Step.CLOSURE, name)
+            except ValueError:  # not filled yet
+                continue
+        code = value.__code__
+        defaults = value.__defaults__ or ()
+        arguments = code.co_varnames[: code.co_argcount][-len(defaults) or None :]
+        pairs = [*zip(arguments, defaults, strict=False), *(value.__kwdefaults__ or {}).items()]
+        for name, default in pairs:
+            self._look_at(default, node, Step.DEFAULT, name)
+        self._look_at_attributes(list(vars(value).items()), node)
+        self._spend(len(pairs) + len(names))
+
+    def _visit_method(self, value: Any, _reader: Reader, node: int) -> None:
+        self._look_at(value.__self__, node, Step.ATTRIBUTE, "__self__")
+        self._look_at(value.__func__, node, Step.ATTRIBUTE, "__func__")
+
+    def _visit_space(self, value: Any, _reader: Reader, node: int) -> None:
+        self._look_at_attributes(list((names_in_space(value) or {}).items()), node)
+
+    def _visit_node(self, value: Any, _reader: Reader, node: int) -> None:
+        self.trail.graphs.append((value, node))
+
+    def _visit_tensor(self, value: Any, reader: Reader, node: int) -> None:
+        self._visit_attributes(value, reader, node)
+        if issubclass(reader.cls, torch.Tensor):
+            for name, hooks_of in _HOOKS:
+                self._look_at(hooks_of(value), node, Step.ATTRIBUTE, name)
 
     def _visit_module(self, value: Any, reader: Reader, node: int) -> None:
         pairs = list(dict.items(reader.dict_of.__get__(value)))
@@ -325,10 +365,14 @@ def _all_indices(shape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
     return product(*map(range, shape))
 
 
+_HOOKS = tuple(
+    (name, vars(torch._C.TensorBase)[name].__get__)
+    for name in ("_backward_hooks", "_post_accumulate_grad_hooks")
+)
 _STATE = Reader(dict, Kind.STATE)
 _ENTRIES = (Step.KEY, Step.VALUE_AT, Step.KEY_AT)
 _VISITS: dict[Kind, Callable[[NameWalk, Any, Reader, int], None]] = {
-    Kind.TENSOR: NameWalk._visit_attributes,
+    Kind.TENSOR: NameWalk._visit_tensor,
     Kind.MODULE: NameWalk._visit_module,
     Kind.OPTIMIZER: NameWalk._visit_optimizer,
     Kind.STATE: NameWalk._visit_state,
@@ -338,4 +382,8 @@ _VISITS: dict[Kind, Callable[[NameWalk, Any, Reader, int], None]] = {
     Kind.SET: NameWalk._visit_set,
     Kind.ARRAY: NameWalk._visit_array,
     Kind.INSTANCE: NameWalk._visit_instance,
+    Kind.FUNCTION: NameWalk._visit_function,
+    Kind.METHOD: NameWalk._visit_method,
+    Kind.NODE: NameWalk._visit_node,
+    Kind.SPACE: NameWalk._visit_space,
 }

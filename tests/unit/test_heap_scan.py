@@ -88,10 +88,10 @@ def test_a_second_scan_finds_nothing_new():
     model(torch.ones(1, 1, 8, 8)).sum().backward()
     table, first = _scanned()
     with scan_heap(table) as scan:
-        listed = len(scan.tensors), len(scan.saved)
+        listed = len(scan.tensors), len(list(scan.graph.saved()))
     serials = {entry.serial for entry in table.live()}
     with scan_heap(table) as scan:
-        assert listed == (len(scan.tensors), len(scan.saved))
+        assert listed == (len(scan.tensors), len(list(scan.graph.saved())))
     assert first == serials == {entry.serial for entry in table.live()}
     del loss
 
@@ -105,8 +105,8 @@ def test_nothing_stays_alive_and_no_collection_is_needed():
         alive = [weakref.ref(weight.untyped_storage()), weakref.ref(loss.untyped_storage())]
         table = StorageTable()
         with scan_heap(table, first=[loss]) as scan:
-            assert len(scan.saved) >= 3
-        assert ([], []) == (scan.tensors, scan.saved)
+            assert len(list(scan.graph.saved())) >= 3
+        assert ([], {}, []) == (scan.tensors, scan.entries, list(scan.graph.saved()))
         before = table.bytes_on("cpu")
         del weight, loss
         assert [None, None] == [storage() for storage in alive]

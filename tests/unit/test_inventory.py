@@ -51,7 +51,7 @@ def train_one_step():
         ("model.1.running_mean", "buffer"),
         ("model.0.weight.grad", "gradient"),
         ("opt.state[model.0.weight]['exp_avg']", "optimizer state"),
-        ("loss → graph[1] PowBackward0.self", "saved for backward"),
+        ("loss → graph[1] PowBackward0.self after model.3", "saved for backward"),
         ("batch", "user"),
         ("loss", "user"),
     ],

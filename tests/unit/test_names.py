@@ -321,11 +321,15 @@ def test_a_graph_that_is_too_long_for_the_time_left_says_so(monkeypatch):
     x = torch.ones(3, requires_grad=True)
     for _ in range(50):
         x = x.exp()
-    ticks = iter(range(100))
-    monkeypatch.setattr(graphs.time, "perf_counter", lambda: next(ticks))
-    labels, complete = graphs.label_storages(x.sum(), {0}, deadline=10)
-    assert ([], False) == (labels, complete)
-    assert 12 == next(ticks)  # twelve nodes' values were looked at, the last past the deadline
+    monkeypatch.setattr(graphs, "STEPS_A_LOOK", 10)
+    looks = iter([False, False, True])
+    monkeypatch.setattr(graphs, "_is_over", lambda deadline: next(looks))
+    inventory = take_inventory(StorageTable(), {"x": x}, budget=60, now=0.0)
+    named = [name for record in inventory.storages for name in record.names]
+    # The twentieth node is not reached, and the leaf neither: x itself, and 19 results above it.
+    assert ["x", *(f"x → graph[{n}] ExpBackward0.result" for n in range(1, 20))] == sorted(
+        named, key=lambda name: int(name.partition("[")[2].partition("]")[0] or 0)
+    )
 
 
 def test_two_results_over_one_body_are_each_named_from_themselves():

@@ -1,0 +1,139 @@
+"""Which module a storage belongs to, told after the fact.
+
+A parameter says it by its name. The node of a graph that uses a parameter is that module's
+operation; an operation without parameters comes after the nearest one that its input came through:
+
+    x ──> conv1 ──> relu ──> conv2          conv1, conv2: their own weights
+            weight     └ after conv1        relu: after conv1
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from nbmem.inventory.names import Names
+from nbmem.inventory.paths import NAMELESS, Step
+from nbmem.inventory.trail import STATE, Link, Trail
+
+if TYPE_CHECKING:
+    from nbmem.heap import Graph, GraphNode
+
+_PART = re.compile(r"\.?[^.\[]+|\[[^\]]*\]")
+
+
+class ModuleNames:
+    """The module of each link of a trail, and of each leaf of a graph."""
+
+    def __init__(self, trail: Trail, names: Names) -> None:
+        self._trail = trail
+        self._names = names
+        self._of_node: dict[int, str | None] = {}
+        self.of_leaf: dict[int, str] = {}
+        """By the `id` of a parameter: its module's name."""
+        self._learn_leaves()
+
+    def of_link(self, link: Link) -> str | None:
+        """Returns the name of the module to which what the link leads to belongs."""
+        if link.step is Step.PARAMETER or link.step is Step.BUFFER:
+            return self._names.of_node(link.node)
+        if link.step is Step.GRADIENT or link.step is Step.STATE:
+            return self.of_link(self._trail.links[link.key])
+        if link.node != NAMELESS and self._trail.nodes[link.node].within == STATE:
+            return self._of_state(link.node)
+        return None
+
+    def _of_state(self, index: int) -> str | None:
+        """Returns the module of the parameter for which an optimizer keeps this container."""
+        if index in self._of_node:
+            return self._of_node[index]
+        node, found = self._trail.nodes[index], None
+        if node.step is Step.STATE:
+            found = self.of_link(self._trail.links[node.key])
+        elif node.parent != NAMELESS and self._trail.nodes[node.parent].within == STATE:
+            found = self._of_state(node.parent)
+        self._of_node[index] = found
+        return found
+
+    def _learn_leaves(self) -> None:
+        tensors = self._trail.tensors
+        for tensor, node, step, _ in self._trail.links:
+            if step is Step.PARAMETER:
+                self.of_leaf.setdefault(id(tensors[tensor]), self._names.of_node(node))
+
+
+class Home(NamedTuple):
+    """Where an operation belongs."""
+
+    module: str | None
+    word: str
+    """`of model.conv1`, `after model.conv1`, or nothing."""
+
+
+NO_HOME = Home(None, "")
+
+
+class Homes:
+    """Finds the home of each node of a graph, once it is asked for."""
+
+    def __init__(self, graph: Graph, modules: ModuleNames) -> None:
+        self._graph = graph
+        self._modules = modules
+        self._own: dict[int, str | None] = {}
+        """The module whose parameters the node uses."""
+        self._only_parameter: dict[int, bool] = {}
+        """Whether it is a parameter, or one in another form: the transpose of a weight."""
+        self._after: dict[int, str | None] = {}
+
+    def of(self, index: int) -> Home:
+        """Returns the home of a node."""
+        self._learn(index)
+        own, after = self._own[index], self._after[index]
+        if own is not None:
+            return Home(own, f"of {own}")
+        return NO_HOME if after is None else Home(after, f"after {after}")
+
+    def _learn(self, index: int) -> None:
+        """Learns a node and all that it works on, the earliest first, without recursion."""
+        nodes, known = self._graph.nodes, self._own
+        stack = [index]
+        while stack:
+            current = stack[-1]
+            if current in known:
+                stack.pop()
+                continue
+            missing = [i for i in nodes[current].inputs if i not in known]
+            if missing:
+                stack.extend(missing)
+                continue
+            stack.pop()
+            self._learn_one(current, nodes[current])
+
+    def _learn_one(self, index: int, node: GraphNode) -> None:
+        if node.kind == "AccumulateGrad":
+            leaf = node.saved[0][1]
+            module = self._modules.of_leaf.get(id(leaf))
+            self._own[index], self._after[index] = module, None
+            self._only_parameter[index] = module is not None
+            return
+        used = [i for i in node.inputs if self._only_parameter[i]]
+        homes = list(dict.fromkeys(own for i in used if (own := self._own[i]) is not None))
+        self._own[index] = _common(homes) if homes else None
+        self._only_parameter[index] = len(used) == len(node.inputs) == 1 and not node.saved
+        self._after[index] = next(filter(None, map(self._end_of, node.inputs)), None)
+
+    def _end_of(self, index: int) -> str | None:
+        return self._own[index] or self._after[index]
+
+
+def _common(names: list[str]) -> str:
+    """Returns the module in which all of these are: `model` for `model.key` and `model.value`."""
+    if len(names) == 1:
+        return names[0]
+    split = [_PART.findall(name) for name in names]
+    shared = []
+    for parts in zip(*split, strict=False):
+        if len(set(parts)) > 1:
+            break
+        shared.append(parts[0])
+    return "".join(shared) or names[0]
