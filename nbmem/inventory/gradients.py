@@ -6,8 +6,9 @@ from typing import Any
 
 import torch
 
-from nbmem.inventory.paths import NAMELESS, Step
+from nbmem.inventory.paths import Step
 from nbmem.inventory.trail import Trail
+from nbmem.inventory.walk import NameWalk
 
 _BASE: Any = torch._C.TensorBase
 _is_leaf = _BASE.is_leaf.__get__
@@ -31,8 +32,11 @@ def gradient_of(thing: Any) -> torch.Tensor | None:
 
 
 def reach_gradients(trail: Trail) -> None:
-    """Adds to the trail the gradient of each tensor on it, and the gradient's own gradient."""
-    storage = torch.UntypedStorage
+    """Adds to the trail the gradient of each tensor on it, and the gradient's own gradient.
+
+    What a gradient of a wrapper type holds (a shard of it) is reached too.
+    """
+    storage, walk = torch.UntypedStorage, NameWalk(trail=trail)
     for index, thing in enumerate(trail.tensors):  # grows on the way
         if issubclass(type(thing), storage):
             continue
@@ -43,4 +47,4 @@ def reach_gradients(trail: Trail) -> None:
         except RuntimeError:
             continue
         if gradient is not None:
-            trail.reach(gradient, NAMELESS, Step.GRADIENT, trail.first_link(index))
+            walk.reach_apart(gradient, Step.GRADIENT, trail.first_link(index))

@@ -72,7 +72,8 @@ class Join:
     def _take_link(self, link: Link, name: str, shown: Shown) -> None:
         tensor, node, step, _ = link
         in_state = node != NAMELESS and self._trail.nodes[node].within == STATE
-        category = OPTIMIZER_STATE if in_state else OF_STEP[step]
+        kind = self._trail.step_of_wrapper(link)
+        category = OPTIMIZER_STATE if in_state else OF_STEP[kind]
         rank = self._rank_of(link, in_state)
         for row, word in shown:
             row.add_name(f"{name} ({word})" if word else name, rank)
@@ -80,7 +81,7 @@ class Join:
                 row.lead_with(name)
             if category < row.category:
                 row.category = category
-            if row.module is None and (in_state or step in _OF_MODULE):
+            if row.module is None and (in_state or kind in _OF_MODULE):
                 row.module = self._modules.of_link(link)
 
     def _rank_of(self, link: Link, in_state: bool) -> int:

@@ -39,9 +39,13 @@ class ModuleNames:
             return self._names.of_node(link.node)
         if link.step is Step.GRADIENT or link.step is Step.STATE:
             return self.of_link(self._trail.links[link.key])
-        if link.node != NAMELESS and self._trail.nodes[link.node].within == STATE:
+        if link.node == NAMELESS:
+            return None
+        node = self._trail.nodes[link.node]
+        if node.within == STATE:
             return self._of_state(link.node)
-        return None
+        # What a tensor of a wrapper type holds is of the wrapper's module.
+        return self.of_link(Link(-1, node.parent, node.step, node.key)) if node.tensor else None
 
     def _of_state(self, index: int) -> str | None:
         """Returns the module of the parameter for which an optimizer keeps this container."""

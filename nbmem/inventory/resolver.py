@@ -64,7 +64,7 @@ def _find_on(trail: Trail, names: Names, name: str) -> torch.Tensor | None:
 def _find_part(name: str, things: Mapping[str, object]) -> torch.Tensor | None:
     if name in things:
         parts = parts_of(things[name])
-        return as_tensor(parts[0]) if len(parts) == 1 else None
+        return next((as_tensor(part) for part in parts if not part.word), None)
     whole = things.get(name.rpartition(" (")[0])
     if whole is None:
         return None

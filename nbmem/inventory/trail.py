@@ -40,6 +40,8 @@ class Node(NamedTuple):
     """NOWHERE, or in what the way leads through: OPTIMIZER or its STATE."""
     cached: bool
     """The way begins in IPython's caches."""
+    tensor: bool = False
+    """It is a tensor that holds others: a wrapper of a shard."""
 
 
 class Trail:
@@ -92,7 +94,13 @@ class Trail:
         return False
 
     def enter(
-        self, container: object, parent: int, step: Step, key: Any, within: int = NOWHERE
+        self,
+        container: object,
+        parent: int,
+        step: Step,
+        key: Any,
+        within: int = NOWHERE,
+        tensor: bool = False,
     ) -> int | None:
         """Notes a way to a container; returns its node, or None where it was entered before."""
         depth, cached = 1, step is Step.OUTPUT
@@ -102,7 +110,7 @@ class Trail:
             cached = above.cached
         if step is Step.STATE:
             within = STATE
-        node = Node(parent, step, key, depth, within, cached)
+        node = Node(parent, step, key, depth, within, cached, tensor)
         before = self._node_of.get(id(container))
         if before is not None:
             self.again.append((before, node))
@@ -126,6 +134,16 @@ class Trail:
         if link.step is Step.STATE:
             return STATE
         return NOWHERE if link.node == NAMELESS else self.nodes[link.node].within
+
+    def step_of_wrapper(self, link: Link) -> Step:
+        """Returns the step of the link; of what a tensor of a wrapper type holds, the wrapper's."""
+        place: Link | Node = link
+        while (parent := place.node if isinstance(place, Link) else place.parent) != NAMELESS:
+            above = self.nodes[parent]
+            if not above.tensor or place.step is not Step.ATTRIBUTE:
+                break
+            place = above
+        return place.step
 
     def is_output(self, link: Link) -> bool:
         """Returns whether the way to a tensor begins in IPython's caches."""

@@ -52,9 +52,9 @@ class BudgetReached(Exception):  # noqa: N818  it is no error: the walk ends her
 class NameWalk:
     """Walks, writing into a `Trail`."""
 
-    def __init__(self, seconds: float | None = None) -> None:
-        """A walk of at most `seconds`; of any length where None."""
-        self.trail = Trail()
+    def __init__(self, seconds: float | None = None, trail: Trail | None = None) -> None:
+        """A walk of at most `seconds`, of any length where None, that writes on a trail."""
+        self.trail = Trail() if trail is None else trail
         self._objects = 0
         self._seconds = seconds
         self._deadline = None if seconds is None else time.perf_counter() + seconds
@@ -82,6 +82,14 @@ class NameWalk:
             for queue in (self._modules, self._near, self._optimizers, self._states, self._far):
                 queue.clear()
         return self.trail
+
+    def reach_apart(self, tensor: Any, step: Step, key: Any) -> None:
+        """Adds a tensor that no container holds, and what it holds itself."""
+        if self.trail.index_of(tensor) is None and type(tensor) is not torch.Tensor:
+            self._look_at(tensor, NAMELESS, step, key)
+            self._visit_all()
+        else:
+            self.trail.reach(tensor, NAMELESS, step, key)
 
     def _visit_all(self) -> None:
         while True:
@@ -150,7 +158,7 @@ class NameWalk:
         elif kind is Kind.SPACE and names_in_space(child) is None:
             return
         within = OPTIMIZER if kind is Kind.OPTIMIZER else NOWHERE
-        entered = self.trail.enter(child, node, step, key, within)
+        entered = self.trail.enter(child, node, step, key, within, kind is Kind.TENSOR)
         if entered is None:
             return
         if self.trail.nodes[entered].depth > MAX_STEPS:
