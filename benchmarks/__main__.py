@@ -1,4 +1,8 @@
-"""Runs every benchmark and keeps the tables in benchmarks/README.md."""
+"""Runs every benchmark and keeps the tables in benchmarks/README.md.
+
+`python -m benchmarks inventory` measures only those with that word in their title, and leaves the
+other tables as they are.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,7 @@ from pathlib import Path
 import torch
 
 from benchmarks.bench_cells import cell_table, memory_table
+from benchmarks.bench_inventory import again_table, inventory_memory_table, inventory_table
 from benchmarks.bench_scan import scan_table
 from benchmarks.bench_tracking import tracking_table
 
@@ -20,6 +25,9 @@ START, END = "<!-- tables -->\n", "<!-- end of tables -->\n"
 SECTIONS = (
     ("Finding what lives", scan_table),
     ("Following CPU storages", tracking_table),
+    ("An inventory", inventory_table),
+    ("An inventory asked for again", again_table),
+    ("What an inventory takes", inventory_memory_table),
     ("A cell", cell_table),
     ("nbmem's own memory", memory_table),
 )
@@ -42,18 +50,24 @@ def _cpu_lines() -> list[str]:
         return []
 
 
-def main() -> None:
-    """Prints each table as it is done, then puts all into the page."""
-    parts = [f"Measured {machine()}"]
-    for title, table in SECTIONS:
-        print(f"## {title}", file=sys.stderr)
-        parts += [f"## {title}", table()]
-        print(parts[-1], file=sys.stderr)
+def main(word: str = "") -> None:
+    """Prints each table with the word in its title as it is done, then puts it into the page."""
     before, _, rest = PAGE.read_text("utf-8").partition(START)
-    after = rest.partition(END)[2]
-    page = f"{before}{START}" + "\n\n".join(parts) + f"\n{END}{after}"
-    PAGE.write_text(page, "utf-8")
+    tables, _, after = rest.partition(END)
+    told = dict(map(_title_and_rest, f"\n{tables}".split("\n## ")[1:]))
+    for title, table in SECTIONS:
+        if word.lower() in title.lower():
+            print(f"## {title}", file=sys.stderr)
+            told[title] = f"Measured {machine()}\n\n{table()}"
+            print(told[title], file=sys.stderr)
+    sections = [f"## {title}\n\n{told[title]}\n" for title, _ in SECTIONS if title in told]
+    PAGE.write_text(f"{before}{START}" + "\n".join(sections) + f"{END}{after}", "utf-8")
+
+
+def _title_and_rest(section: str) -> tuple[str, str]:
+    title, _, rest = section.partition("\n")
+    return title, rest.strip()
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:2])
