@@ -2,12 +2,14 @@
 
 from nbmem.render.bundles import (
     history_bundle,
+    ledger_bundle,
     reclaim_bundle,
     report_bundle,
     status_bundle,
     storages_bundle,
 )
 from nbmem.render.html_cell import cell_report_html
+from nbmem.render.html_ledger import ledger_html
 from nbmem.render.html_tables import (
     history_table_html,
     reclaim_html,
@@ -15,6 +17,7 @@ from nbmem.render.html_tables import (
     storages_table_html,
 )
 from nbmem.render.text_cell import cell_report_text
+from nbmem.render.text_ledger import ledger_text
 from nbmem.render.text_tables import (
     history_table_text,
     reclaim_text,
@@ -28,6 +31,9 @@ __all__ = [
     "history_bundle",
     "history_table_html",
     "history_table_text",
+    "ledger_bundle",
+    "ledger_html",
+    "ledger_text",
     "reclaim_bundle",
     "reclaim_html",
     "reclaim_text",

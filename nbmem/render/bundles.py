@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nbmem.render.html_cell import cell_report_html
+from nbmem.render.html_ledger import ledger_html
 from nbmem.render.html_tables import (
     history_table_html,
     reclaim_html,
@@ -12,6 +13,7 @@ from nbmem.render.html_tables import (
     storages_table_html,
 )
 from nbmem.render.text_cell import cell_report_text
+from nbmem.render.text_ledger import ledger_text
 from nbmem.render.text_tables import (
     history_table_text,
     reclaim_text,
@@ -22,7 +24,7 @@ from nbmem.render.text_tables import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nbmem.records import CellRecord, DeviceReading, Inventory, ReclaimReport
+    from nbmem.records import CellRecord, DeviceReading, Inventory, Ledger, ReclaimReport
     from nbmem.units import Units
 
 
@@ -56,6 +58,11 @@ def status_bundle(
     """Returns the devices' counters."""
     text = status_text(readings, units=units, width=width)
     return _bundle(text, status_html(readings, units=units))
+
+
+def ledger_bundle(ledger: Ledger, *, units: Units = "IEC", width: int = 78) -> dict[str, str]:
+    """Returns the sums of each device."""
+    return _bundle(ledger_text(ledger, units=units, width=width), ledger_html(ledger, units=units))
 
 
 def reclaim_bundle(report: ReclaimReport, *, units: Units = "IEC") -> dict[str, str]:

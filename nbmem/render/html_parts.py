@@ -51,7 +51,7 @@ def name(text: str, longest: int = _LONGEST) -> str:
 def chip(category: str) -> str:
     """Returns a category's letter on its colour."""
     style = (
-        "display:inline-block;width:16px;text-align:center;border-radius:3px;font-size:11px;"
+        "display:inline-block;width:16px;text-align:center;text-indent:0;border-radius:3px;font-size:11px;"
         f"line-height:16px;background:{colour_of(category)};color:{ink_of(category)}"
     )
     return tag("span", letter_of(category), style, title=category)

@@ -40,13 +40,18 @@ def reclaim_html(report: ReclaimReport, *, units: Units = "IEC") -> str:
 
 def table_html(table: Table) -> str:
     """Returns a table with its title before and its sentences after it."""
+    return parts.frame(table_inner(table), table.title)
+
+
+def table_inner(table: Table) -> str:
+    """Returns the same without the frame that a whole output has."""
     inner = [tag("b", escape(table.title))] if table.columns else []
     if table.columns:
         rows = list(zip(*(column.texts for column in table.columns), strict=True))
         lines = [_row(cells, table, n) for n, cells in enumerate(rows)]
         inner.append(parts.table([_headings(table.columns), *lines], "margin-top:4px"))
     inner.append(parts.sentences(table.after))
-    return parts.frame("".join(inner), table.title)
+    return "".join(inner)
 
 
 def _headings(columns: tuple[Column, ...]) -> str:
@@ -78,6 +83,6 @@ def _row(cells: tuple[str, ...], table: Table, number: int) -> str:
 def _text(text: str, column: Column, table: Table, number: int) -> str:
     if table.categories and not column.heading:
         return parts.chip(table.categories[number])
-    if column.elastic and column.heading in ("name", "label"):
+    if column.code:
         return parts.name(text, 48)
     return escape(text)

@@ -11,7 +11,7 @@ from nbmem.render.story import status_words
 from nbmem.units import Units, column_unit, format_bytes, format_count, format_seconds, format_share
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from nbmem.records import CellRecord, DeviceDelta, DeviceReading, Inventory, Note, StorageRecord
 
@@ -30,6 +30,8 @@ class Column:
     """Of all its figures."""
     spare: bool = False
     """Goes first where there is no room for all columns."""
+    code: bool = False
+    """Holds names of the user's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,10 @@ class Table:
     after: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     """Of each row, where rows have one: for its colour."""
+    mixtures: tuple[Mapping[str, int], ...] = ()
+    """Of each row, bytes by category, where the column `made of` tells them."""
+    foot: int = 0
+    """How many of the last rows stand below a rule."""
 
 
 def sizes(
@@ -61,7 +67,7 @@ def history_table(records: Sequence[CellRecord], units: Units) -> Table:
     devices = dict.fromkeys(delta.device for delta in main if delta is not None)
     columns = [
         Column("cell", tuple(_cell(record) for record in records), figures=True),
-        Column("label", tuple(_labels(records)), elastic=True),
+        Column("label", tuple(_labels(records)), elastic=True, code=True),
         Column("run", tuple(_runs(record) for record in records), figures=True, spare=True),
         Column("time", tuple(_time(r) for r in records), figures=True, spare=True),
         sizes("peak", (d.peak if d else None for d in main), units),
@@ -147,7 +153,7 @@ def _storage_columns(shown: Sequence[StorageRecord], units: Units) -> tuple[Colu
     columns = [
         sizes("size", (s.bytes for s in shown), units),
         Column("", tuple(letter_of(s.category) for s in shown)),
-        Column("name", tuple(_name(s) for s in shown), elastic=True),
+        Column("name", tuple(_name(s) for s in shown), elastic=True, code=True),
         Column(
             "dtype and shape", tuple(words_of(s.shape, clean(s.dtype)) for s in shown), spare=True
         ),

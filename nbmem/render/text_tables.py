@@ -70,7 +70,7 @@ def _first_of_range(before: int | None, after: int | None, units: Units) -> str:
 
 def table_text(table: Table, width: int) -> str:
     """Returns a table in lines of at most `width` columns where its elastic column allows it."""
-    lines = [table.title] if table.columns else []
+    lines = wrap(table.title, width) if table.columns else []
     if table.columns:
         lines += _grid(table.columns, width)
     for sentence in table.after:

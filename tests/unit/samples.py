@@ -1,6 +1,18 @@
 """Records for tests of rendering and history, written out by hand."""
 
-from nbmem.records import CellRecord, DeviceDelta, Note, StepSummary, StorageRecord
+from nbmem.records import (
+    AllocatorBlock,
+    CellRecord,
+    DeviceDelta,
+    DeviceLedger,
+    Ledger,
+    LedgerLine,
+    LedgerSum,
+    Note,
+    ProcessMemory,
+    StepSummary,
+    StorageRecord,
+)
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 CARD = 8514772664
@@ -167,3 +179,111 @@ SAMPLES = {
     "on_cpu": ON_CPU,
     "hostile": HOSTILE,
 }
+
+
+def line(code, label, size, count=None, **more):
+    return LedgerLine(code, label, size, count, **more)
+
+
+_ALLOCATED = "torch.cuda.memory_allocated(0)"
+ON_CARD = DeviceLedger(
+    "cuda:0",
+    "accelerator",
+    "NVIDIA H200",
+    (
+        LedgerSum(
+            "allocated",
+            (
+                line("parameter", "parameters", 102_228_128, 161),
+                line("buffer", "buffers", 223_232, 159),
+                line("gradient", "gradients", 102_228_128, 161),
+                line("optimizer state", "optimizer state", 204_457_544, 483),
+                line("saved for backward", "saved for backward", 851_443_712, 320),
+                line("user", "your tensors", 19_267_584, 2),
+                line("workspaces", "library workspaces", 8_519_680, 1),
+                line("rounding", "rounding to 512-byte blocks", 123_456, derived=True),
+            ),
+            line("allocated", "in live blocks (allocated)", 1_288_491_464, equals=_ALLOCATED),
+        ),
+        LedgerSum(
+            "reserved",
+            (
+                line("allocated", "in live blocks (allocated)", 1_288_491_464, equals=_ALLOCATED),
+                line("waiting", "waiting for a stream", 0),
+                line("fragmented", "fragmented", 125_829_120, part_of="cached"),
+                line("cached", "cached, free to be used again", 314_572_800),
+            ),
+            line(
+                "reserved",
+                "held by torch's allocator (reserved)",
+                1_603_066_312,
+                equals="torch.cuda.memory_reserved(0)",
+            ),
+        ),
+        LedgerSum(
+            "total",
+            (
+                line("reserved", "held by torch's allocator (reserved)", 1_603_066_312),
+                line("context", "CUDA context and libraries", 536_870_912, derived=True),
+                line("other processes", "other processes", 3_221_225_472, 2),
+                line("free", "free", 145_393_657_400, equals="nvidia-smi: Free"),
+            ),
+            line("total", "what the card has", 150_754_820_096, equals="nvidia-smi: Total"),
+            (Note("total", "mig", "MIG is off."),),
+        ),
+    ),
+    (
+        AllocatorBlock(
+            8_519_680,
+            8_519_680,
+            1,
+            0,
+            "live",
+            "large",
+            "library workspace",
+            ("/home/me/train.py:31 train_one_epoch", "/home/me/train.py:9 main"),
+        ),
+        AllocatorBlock(2_097_152, None, 3, 7, "waits for a stream", "small", "freed tensor"),
+        AllocatorBlock(512, 500, 1, None, "live", "several", "unknown"),
+    ),
+    (
+        ProcessMemory(99, "/usr/bin/<b>other</b> --x", 3_221_225_472),
+        ProcessMemory(4711, "python", 2_139_937_224, own=True),
+        ProcessMemory(100, None, None),
+    ),
+    (Note("processes", "no_bytes", "What process 100 uses is unknown: the driver does not tell."),),
+)
+"""Its second sum misses 2,048 bytes of its total."""
+ON_HOST = DeviceLedger(
+    "cpu",
+    "cpu",
+    None,
+    (
+        LedgerSum(
+            "storages",
+            (
+                line("parameter", "parameters", 1_000, 4),
+                line("user", "your tensors", 24, 1),
+                line("unknown", "storages of unknown use", 5, 1),
+            ),
+            line("storages", "torch's storages", 1_029, equals="the sum of their nbytes()"),
+        ),
+        LedgerSum(
+            "resident",
+            (
+                line("storages", "torch's storages", 1_029),
+                line("other", "Python, libraries and all else", 734_003_200, derived=True),
+            ),
+            line("resident", "resident memory of this process (RSS)", 734_004_229),
+        ),
+        LedgerSum(
+            "installed",
+            (),
+            line("installed", "installed memory", None),
+            (Note("installed", "failed", "The system does not tell what is installed."),),
+        ),
+    ),
+)
+LEDGER = Ledger(
+    (ON_CARD, ON_HOST), 1.7e9, (Note("names", "budget", "Names are incomplete: budget."),)
+)

@@ -1,9 +1,9 @@
 """What a notebook shows: the same as the text, safe, and whole when styles and scripts are gone."""
 
 import re
-from html.parser import HTMLParser
 
 import pytest
+from pages import Page
 from samples import FAILED, HOSTILE, ON_CPU, SAMPLES, TRAINED, UNKNOWN
 
 from nbmem.records import CATEGORIES, Inventory
@@ -15,35 +15,6 @@ from nbmem.render import (
     storages_table_html,
 )
 from nbmem.render.palette import COLOURS, INKS, LETTERS, colour_of, letter_of
-
-VOID = {"br", "hr", "img", "input", "meta", "link"}
-
-
-class Page(HTMLParser):
-    """Elements and visible text of a piece of HTML; refuses tags that are not closed in order."""
-
-    def __init__(self, html):
-        super().__init__()
-        self.tags, self.attributes, self.words, self._open = [], [], [], []
-        self.feed(html)
-        self.close()
-        assert [] == self._open
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        self.attributes += attrs
-        if tag not in VOID:
-            self._open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert tag == self._open.pop()
-
-    def handle_data(self, data):
-        self.words.append(data)
-
-    @property
-    def text(self):
-        return " ".join("".join(f"{word} " for word in self.words).split())
 
 
 @pytest.mark.parametrize("name", SAMPLES)
