@@ -8,18 +8,39 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class CellRun(NamedTuple):
+    """One run of one cell."""
+
+    cell: int
+    """Number of the cell in the session."""
+    run: int
+    """It was the n-th run of that cell."""
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The record that first showed a storage."""
+    """The record that first showed a storage; storages of one line and one name share one."""
 
     serial: int
     """Serial of the cell record."""
     execution_count: int | None
     """The n of the cell's `[n]`."""
-    run: int
-    """It was the n-th run of that cell."""
+    made_as: str = ""
+    """Pattern of the first name that it had at the end of that record; empty where it had none."""
+    line: int | None = None
+    """Line of the cell that made it; None where nobody saw."""
+    runs: tuple[CellRun, ...] = ()
+    """The runs in which it was made: that of the cell, then those of the cells around it."""
+
+    def run_of(self, cell: int) -> int | None:
+        """Returns in which run of that cell it was made; None: in none."""
+        for made_in in self.runs:
+            if made_in.cell == cell:
+                return made_in.run
+        return None
 
 
 class Origins:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nbmem.session.core import Session
+from nbmem.session.core import Past, Session
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-    from nbmem.history import History
-
 __all__ = ["Session", "close_session", "current_session"]
 
 _current: Session | None = None
-_past: History | None = None
+_past: Past | None = None
 
 
 def current_session(shell: InteractiveShell | None = None) -> Session:
@@ -32,11 +30,11 @@ def current_session(shell: InteractiveShell | None = None) -> Session:
 
 
 def close_session(*, keep_history: bool = False) -> None:
-    """Ends the session of this process, if there is one; the next may go on with its history."""
+    """Ends the session of this process, if there is one; the next may go on with it."""
     global _current, _past
     session, _current = _current, None
     if session is not None:
         session.close()
-        _past = session.history
+        _past = session.past()
     if not keep_history:
         _past = None

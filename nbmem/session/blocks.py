@@ -14,6 +14,7 @@ from nbmem.errors import ScopeError
 from nbmem.records import CellRecord, DeviceDelta, Note, StepSummary
 from nbmem.session.endings import status_of
 from nbmem.session.recorder import Heading, OpenRecord
+from nbmem.tracking import Place
 
 if TYPE_CHECKING:
     from nbmem.session.core import Session
@@ -168,6 +169,8 @@ class Blocks:
             execution_count=cell.heading.execution_count if cell else None,
             cell_id=cell.heading.cell_id if cell else None,
             parent=site.parent,
+            runs=cell.heading.runs if cell else (),
+            place=None if cell else Place(code=site.code),
         )
 
 
@@ -188,6 +191,7 @@ def _fold(total: CellRecord, run: CellRecord) -> CellRecord:
         error=run.error,
         devices={**total.devices, **devices},
         created=(),
+        alive={},
         freed=_sum(total.freed, run.freed),
         resized=_sum(total.resized, run.resized),
         steps=steps,

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nbmem.records import Note
+from nbmem.session.cell_code import lines_above, place_of_cell
 from nbmem.session.endings import ending_of
 from nbmem.session.recorder import Heading, OpenRecord
 from nbmem.session.request import CellRequest
 
 if TYPE_CHECKING:
     from nbmem.session.core import Session
+    from nbmem.tracking import Place
 
 _FIRST_LINE_LIMIT = 200
 
@@ -33,7 +34,6 @@ class CellWatcher:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._running: list[_RunningCell] = []
-        self._runs: Counter[str] = Counter()
 
     def pre_run_cell(self, info: Any) -> None:
         """Opens a record where the cell asks for one or every cell is recorded."""
@@ -43,7 +43,9 @@ class CellWatcher:
         with self._session.troubles.caught("read the cell", troubles):
             cell.request = self._request(info)
             if cell.request is not None:
-                cell.opened = self._open(cell)
+                cell.opened = self._open(cell, troubles)
+            else:
+                self._follow_rest(info)
         if cell.opened is not None:
             cell.opened.notes.extend(troubles)
 
@@ -85,26 +87,44 @@ class CellWatcher:
         outer = (cell for cell in self._running[:-1] if cell.opened is not None)
         return any(str(cell.info.raw_cell).endswith(raw_cell) for cell in outer)
 
-    def _open(self, cell: _RunningCell) -> OpenRecord:
+    def _open(self, cell: _RunningCell, notes: list[Note]) -> OpenRecord:
         request, session = cell.request or CellRequest(), self._session
-        outer = self.innermost
+        outer, run = self.innermost, session.runs.begin(_identity(cell.info))
+        place: Place | None = None
+        with session.troubles.caught("find the lines of the cell", notes):
+            place = self._place(cell.info)
         heading = Heading(
             first_line=_first_line(cell.info.raw_cell),
             label=request.label,
             execution_count=session.execution_count(cell.info),
             cell_id=getattr(cell.info, "cell_id", None),
-            run=self._count_run(cell.info),
             parent=outer.serial if outer else None,
+            runs=(run, *outer.heading.runs) if outer else (run,),
+            own_run=run,
+            place=place,
+            source=cell.info.raw_cell,
         )
         scan = request.scan and session.settings.scan
         device = request.device or session.settings.device
         return session.recorder.open(heading, None if device == "auto" else device, scan=scan)
 
-    def _count_run(self, info: Any) -> int:
-        cell_id = getattr(info, "cell_id", None)
-        key = cell_id or hashlib.sha256(info.raw_cell.encode("utf-8", "replace")).hexdigest()
-        self._runs[key] += 1
-        return self._runs[key]
+    def _place(self, info: Any) -> Place | None:
+        """Returns where the lines of the cell are read that is about to run."""
+        shell = self._session.shell
+        if shell is None:
+            return None
+        outer = (lines_above(cell.info.raw_cell, info.raw_cell) for cell in self._running[:-1])
+        above = next((lines for lines in outer if lines is not None), 0)
+        return place_of_cell(shell, info, self._session.execution_count(info), above)
+
+    def _follow_rest(self, info: Any) -> None:
+        """Takes the rest of a cell, which a magic above it runs, for that cell (`%%capture`)."""
+        outer = self.innermost
+        if outer is None or outer.heading.place is None:
+            return
+        if lines_above(outer.heading.source, info.raw_cell) is not None:
+            rest = self._place(info)
+            outer.heading.place.files.update(rest.files if rest else {})
 
     def _ended(self, result: Any) -> _RunningCell | None:
         """Takes off the cell that `result` speaks of; None where its start was never seen."""
@@ -125,6 +145,11 @@ class CellWatcher:
         cell = self._running[index]
         del self._running[index:]
         return cell
+
+
+def _identity(info: Any) -> str:
+    cell_id: str | None = getattr(info, "cell_id", None)
+    return cell_id or hashlib.sha256(info.raw_cell.encode("utf-8", "replace")).hexdigest()
 
 
 def _same_cell(started: Any, ended: Any) -> bool:

@@ -6,6 +6,7 @@ import shutil
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from nbmem.devices import Devices
@@ -16,13 +17,22 @@ from nbmem.inventory import take_inventory
 from nbmem.ledger import take_ledger
 from nbmem.origins import Origins
 from nbmem.reclaim import Holdings, collect_garbage, drop_storages, empty_cache, plan_drop
-from nbmem.records import CellRecord, DeviceReading, Inventory, Ledger, Note, ReclaimReport
+from nbmem.records import (
+    CellRecord,
+    DeviceReading,
+    Inventory,
+    Ledger,
+    Note,
+    ReclaimReport,
+    StorageRecord,
+)
 from nbmem.scopes import Scopes
 from nbmem.session import roots
 from nbmem.session.blocks import Blocks
 from nbmem.session.cells import CellWatcher
 from nbmem.session.recorder import Recorder
 from nbmem.session.request import CellLine, CellRequest
+from nbmem.session.reruns import RunBook
 from nbmem.session.settings import read_settings
 from nbmem.session.troubles import Troubles
 from nbmem.tracking import CpuTracker
@@ -38,23 +48,34 @@ UNLOADED = Note(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What a session that was unloaded leaves to the next one, so that a reload loses nothing."""
+
+    history: History = field(default_factory=History)
+    table: StorageTable = field(default_factory=StorageTable)
+    """Goes along with `origins`: its serials are what they speak of."""
+    origins: Origins = field(default_factory=Origins)
+    runs: RunBook = field(default_factory=RunBook)
+
+
 class Session:
     """Everything nbmem knows of one process. Without a shell it serves a plain script."""
 
-    def __init__(
-        self, shell: InteractiveShell | None = None, history: History | None = None
-    ) -> None:
+    def __init__(self, shell: InteractiveShell | None = None, past: Past | None = None) -> None:
+        past = past or Past()
         self.shell = shell
         self.settings = read_settings(shell)
         self.closed = False
         """True once nbmem was unloaded: what hangs on this session shows the past."""
-        self.history = history or History()
+        self.history = past.history
         self.history.set_limit(self.settings.history_limit)
-        self.origins = Origins()
+        self.origins = past.origins
+        self.runs = past.runs
         self.troubles = Troubles()
         self.recording = False
         """True while every cell is recorded (`%gpumem on`)."""
-        self.table = StorageTable()
+        self.table = past.table
         self._tracker = CpuTracker(self.table)
         self._devices = Devices(self._tracker)
         self._scopes = Scopes(self.table, self._tracker, self._devices)
@@ -64,6 +85,8 @@ class Session:
             self.take_inventory,
             self.origins,
             self.troubles,
+            self._tracker.lines,
+            self.runs,
             first_serial=self.history.next_serial,
         )
         self.watcher = CellWatcher(self)
@@ -105,7 +128,7 @@ class Session:
 
     def take_inventory(self) -> Inventory:
         """Returns every live storage with the user's names for it."""
-        return take_inventory(
+        found = take_inventory(
             self.table,
             roots.user_names(self.shell),
             output_cache=roots.output_cache(self.shell),
@@ -113,6 +136,13 @@ class Session:
             budget=self.settings.name_budget,
             now=time.time(),
         )
+        return replace(found, storages=tuple(map(self._with_line, found.storages)))
+
+    def _with_line(self, storage: StorageRecord) -> StorageRecord:
+        origin = None if storage.created_in is None else self.origins.find(storage.key)
+        if origin is None or origin.line is None:
+            return storage
+        return replace(storage, line=origin.line)
 
     def take_ledger(self, device: str | None = None) -> Ledger:
         """Returns the sums of each device, over an inventory taken now.
@@ -250,6 +280,10 @@ class Session:
         self.history.autosave_to(None)
         self.tell_subscribers()
         self._subscribers.clear()
+
+    def past(self) -> Past:
+        """Returns what the next session goes on with."""
+        return Past(self.history, self.table, self.origins, self.runs)
 
     def _detach(self, shell: InteractiveShell) -> None:
         events, watcher = shell.events, self.watcher

@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from nbmem.origins import Origin, Origins
-from nbmem.records import CellRecord, DeviceDelta, Inventory, Note, StorageRecord
+from nbmem.origins import CellRun, Origin, Origins
+from nbmem.records import (
+    CATEGORIES,
+    CellRecord,
+    DeviceDelta,
+    Inventory,
+    Note,
+    RunTrend,
+    StorageRecord,
+)
+from nbmem.session.reruns import Rerun, RunBook, made_as
 
 if TYPE_CHECKING:
     from nbmem.scopes import Scope, ScopeResult, Scopes
     from nbmem.session.troubles import Troubles
+    from nbmem.tracking import AllocationLines, Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +34,19 @@ class Heading:
     label: str | None = None
     execution_count: int | None = None
     cell_id: str | None = None
-    run: int = 1
     parent: int | None = None
+    runs: tuple[CellRun, ...] = ()
+    """Of this cell, then of those around it."""
+    own_run: CellRun | None = None
+    """The first of `runs` where this is a cell, None for a block."""
+    place: Place | None = None
+    """Where its lines are read; None where those of an outer record are."""
+    source: str = ""
+
+    @property
+    def run(self) -> int:
+        """This is the n-th run of the cell; a block is always at its first."""
+        return 1 if self.own_run is None else self.own_run.run
 
 
 @dataclass(slots=True)
@@ -39,6 +60,8 @@ class OpenRecord:
     started: float
     scope: Scope | None = None
     notes: list[Note] = field(default_factory=list)
+    origins: dict[tuple[str, int | None], Origin] = field(default_factory=dict)
+    """By name pattern and line: storages that are alike in both share one."""
 
 
 class Recorder:
@@ -50,12 +73,16 @@ class Recorder:
         take_inventory: Callable[[], Inventory],
         origins: Origins,
         troubles: Troubles,
+        lines: AllocationLines,
+        book: RunBook,
         first_serial: int = 1,
     ) -> None:
         self._scopes = scopes
         self._take_inventory = take_inventory
         self._origins = origins
         self._troubles = troubles
+        self._lines = lines
+        self._book = book
         self._serials = itertools.count(first_serial)
 
     def open(
@@ -67,6 +94,8 @@ class Recorder:
         opened = OpenRecord(serial, heading, scan, time.time(), time.perf_counter())
         with self._troubles.caught("start measuring", opened.notes):
             opened.scope = self._scopes.open(device, scan=scan)
+            if heading.place is not None:
+                self._lines.follow(heading.place)
         opened.started = time.perf_counter()
         return opened
 
@@ -76,7 +105,11 @@ class Recorder:
         notes = opened.notes
         inventory, outcome = self._read(opened)
         created = self._created(opened, inventory, outcome)
-        head = opened.heading
+        head, trend = opened.heading, None
+        with self._troubles.caught("compare with earlier runs", notes):
+            trend = self._trend(head, inventory, outcome)
+        if head.place is not None:
+            self._lines.leave(head.place)
         return CellRecord(
             serial=opened.serial,
             execution_count=head.execution_count,
@@ -94,6 +127,8 @@ class Recorder:
             resized=dict(outcome.resized) if outcome else {},
             parent=head.parent,
             notes=_unique([*notes, *(outcome.notes if outcome else ()), *_of(inventory)]),
+            trend=trend,
+            alive=alive_by_category(inventory.storages) if inventory else {},
         )
 
     def _read(self, opened: OpenRecord) -> tuple[Inventory | None, ScopeResult | None]:
@@ -116,16 +151,45 @@ class Recorder:
         if inventory is None or outcome is None:
             return ()
         first, end = outcome.first_serial, outcome.end_serial
-        head, serial = opened.heading, opened.serial
         measured = outcome.deltas
         mine = [s for s in inventory.storages if first <= s.key < end and s.device in measured]
-        self._origins.enter((s.key for s in mine), Origin(serial, head.execution_count, head.run))
-        return tuple(
-            s
-            if s.created_in is not None
-            else replace(s, created_by=head.execution_count, created_in=serial)
-            for s in mine
+        return tuple(self._made_here(s, opened) if s.created_in is None else s for s in mine)
+
+    def _made_here(self, storage: StorageRecord, opened: OpenRecord) -> StorageRecord:
+        """Returns the storage with this record as its origin, and notes that."""
+        head, line = opened.heading, self._lines.find(storage.key)
+        key = made_as(storage), line
+        origin = opened.origins.get(key)
+        if origin is None:
+            origin = Origin(opened.serial, head.execution_count, *key, head.runs)
+            opened.origins[key] = origin
+        self._origins.enter((storage.key,), origin)
+        return replace(
+            storage, created_by=head.execution_count, created_in=opened.serial, line=line
         )
+
+    def _trend(
+        self, head: Heading, inventory: Inventory | None, outcome: ScopeResult | None
+    ) -> RunTrend | None:
+        if head.own_run is None or inventory is None or outcome is None:
+            return None
+        rerun = Rerun(head.own_run, (device for device in outcome.deltas if device != "host"))
+        rerun.take(inventory.storages, self._origins)
+        return rerun.tell(self._book, head.source.splitlines())
+
+
+def alive_by_category(storages: Iterable[StorageRecord]) -> dict[str, dict[str, int]]:
+    """Returns bytes per device and category, in the order of `CATEGORIES`."""
+    sums: dict[str, dict[str, int]] = {}
+    for storage in storages:
+        of_device = sums.get(storage.device)
+        if of_device is None:
+            of_device = sums[storage.device] = dict.fromkeys(CATEGORIES, 0)
+        of_device[storage.category] += storage.bytes
+    return {
+        device: {category: size for category, size in of_device.items() if size}
+        for device, of_device in sums.items()
+    }
 
 
 def _deltas(outcome: ScopeResult | None) -> dict[str, DeviceDelta]:

@@ -7,8 +7,11 @@ are wrapped while tracking is on:
     operations ──────────────> `follower` (one mode a thread) ──┐
     UntypedStorage(n), … ────> `wrapped` calls ─────────────────┼──> heap's StorageTable
     deaths ──────────────────> weak references ─────────────────┘
+
+Of each large new storage `lines` reads off the stack which line of the running cell made it.
 """
 
+from nbmem.tracking.lines import AllocationLines, Place
 from nbmem.tracking.tracker import CpuTracker
 
-__all__ = ["CpuTracker"]
+__all__ = ["AllocationLines", "CpuTracker", "Place"]

@@ -12,12 +12,14 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from nbmem.heap.storages import bare_torch, read_storages, untyped_storage
+from nbmem.tracking.lines import LARGE
 from nbmem.tracking.plans import COMPOSITE, IN_PLACE, MANY, ONE, plan_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from nbmem.heap import StorageRef, StorageTable
+    from nbmem.tracking.lines import AllocationLines
 
     NoteStorage = Callable[[torch.UntypedStorage], StorageRef | None]
 
@@ -36,10 +38,12 @@ class Follower(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     supports_higher_order_operators = True
 
-    def __init__(self, table: StorageTable) -> None:
+    def __init__(self, table: StorageTable, lines: AllocationLines) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._note: NoteStorage = table.note
         self._table = table
+        self._lines = lines
+        self._new_from = table.next_serial
         self._plans: dict[int, tuple[int, Any, Any]] = {}
         self._waiting: Any = None
         self._depth = 0
@@ -71,7 +75,10 @@ class Follower(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if plan == ONE:
             if type(result) is _Tensor and not _function_mode_is_on():
                 try:
-                    self._note(untyped_storage(result))
+                    ref = self._note(untyped_storage(result))
+                    if ref is not None and ref.bytes >= LARGE and ref.serial >= self._new_from:
+                        self._new_from = ref.serial + 1
+                        self._lines.note(ref.serial)
                 except Exception:  # sparse, as a rule; nothing may reach the user's call
                     self.note_all(result)
             else:
@@ -95,18 +102,27 @@ class Follower(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Enters the storages of every tensor in `value`. Never raises."""
         try:
             with bare_torch():
-                if _note_tensors(value, self._note):
+                if _note_tensors(value, self._see):
                     self._table.parts_seen = True
         except Exception as error:
             self.failure = f"{type(error).__name__}: {error}"
+
+    def _see(self, storage: torch.UntypedStorage) -> StorageRef | None:
+        """Enters a storage, and the line that made it where it is new and large."""
+        first_new = self._table.next_serial
+        ref = self._note(storage)
+        if ref is not None and ref.bytes >= LARGE and ref.serial >= first_new:
+            self._lines.note(ref.serial)
+        return ref
 
     def switch_off(self) -> None:
         """Makes the mode enter nothing any more, wherever it still stands."""
         self._note = _ignore
 
     def switch_on(self, table: StorageTable) -> None:
-        """Undoes `switch_off`."""
+        """Undoes `switch_off`; what was entered meanwhile is nobody's of this thread."""
         self._note = table.note
+        self._new_from = table.next_serial
 
     def _call_apart(
         self, func: Any, types: Any, args: Any, kwargs: dict[str, Any], plan: int

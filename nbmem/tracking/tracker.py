@@ -16,6 +16,7 @@ from nbmem.tracking.follower import (
     put_below_users_modes,
     remove_from_stack,
 )
+from nbmem.tracking.lines import AllocationLines
 
 if TYPE_CHECKING:
     from nbmem.heap import StorageTable
@@ -36,6 +37,8 @@ class CpuTracker:
 
     def __init__(self, table: StorageTable) -> None:
         self._table = table
+        self.lines = AllocationLines(table)
+        """Which line made what; silent until a place is followed."""
         self._followers: dict[int, Follower] = {}
         self._starts: dict[int, int] = {}
         self._notes: dict[str, Note] = {}
@@ -65,7 +68,7 @@ class CpuTracker:
             self._begin()
         thread = threading.get_ident()
         if thread not in self._starts:
-            follower = self._followers.setdefault(thread, Follower(self._table))
+            follower = self._followers.setdefault(thread, Follower(self._table, self.lines))
             follower.switch_on(self._table)
             while remove_from_stack(follower):
                 pass  # left there by a `stop` on another thread

@@ -1,0 +1,177 @@
+"""The same cell run again: which run made what is alive now, and what that adds up to."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from statistics import median
+from typing import TYPE_CHECKING
+
+from nbmem.origins import CellRun, Origins
+from nbmem.records import Copies, RunTrend, StorageRecord
+from nbmem.render.names import pattern_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+_KEPT = 20
+"""Runs whose sums are kept."""
+_LAST = 6
+"""Runs that tell the growth."""
+_COPIES = 24
+_HOLDERS = 3
+_SOURCE = 120
+_GRAPH = " → graph"
+NO_NAME = "no name"
+
+
+class RunBook:
+    """How often each cell ran, and what its runs had kept alive at the end of each."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+        self._runs: dict[int, int] = {}
+        self._kept: dict[int, dict[str, deque[tuple[int, int]]]] = {}
+
+    def begin(self, identity: str) -> CellRun:
+        """Returns the run that begins now of the cell with this identity."""
+        cell = self._numbers.setdefault(identity, len(self._numbers) + 1)
+        self._runs[cell] = self._runs.get(cell, 0) + 1
+        return CellRun(cell, self._runs[cell])
+
+    def enter(self, now: CellRun, kept: dict[str, int]) -> dict[str, tuple[tuple[int, int], ...]]:
+        """Notes what a run ended with; returns (run, bytes) of all runs kept, oldest first."""
+        points = self._kept.setdefault(now.cell, {})
+        for device, size in kept.items():
+            points.setdefault(device, deque(maxlen=_KEPT)).append((now.run, size))
+        return {device: tuple(points[device]) for device in kept}
+
+
+@dataclass(slots=True)
+class _Group:
+    """Copies under one name or line, as they are summed up."""
+
+    newer: int = 0
+    older: int = 0
+    newer_count: int = 0
+    older_count: int = 0
+    holders: set[str] = field(default_factory=set)
+
+    def add(self, storage: StorageRecord, *, is_older: bool) -> None:
+        if is_older:
+            self.older += storage.bytes
+            self.older_count += 1
+            self.holders.update(map(stem_of, storage.names))
+        else:
+            self.newer += storage.bytes
+            self.newer_count += 1
+
+
+class Rerun:
+    """Sums up, at the end of a run, what all runs of its cell left alive."""
+
+    def __init__(self, now: CellRun, devices: Iterable[str]) -> None:
+        self._now = now
+        self._kept = dict.fromkeys(devices, 0)
+        self._older = dict.fromkeys(self._kept, 0)
+        self._by_name: dict[tuple[str, str], _Group] = {}
+        self._by_line: dict[tuple[str, int], _Group] = {}
+
+    def take(self, storages: Iterable[StorageRecord], origins: Origins) -> None:
+        """Takes up those of the storages that runs of the cell made."""
+        for storage in storages:
+            origin = origins.find(storage.key)
+            run = None if origin is None else origin.run_of(self._now.cell)
+            if origin is None or run is None or storage.device not in self._kept:
+                continue
+            is_older = run != self._now.run
+            self._kept[storage.device] += storage.bytes
+            self._older[storage.device] += storage.bytes if is_older else 0
+            name = storage.device, origin.made_as or NO_NAME
+            self._by_name.setdefault(name, _Group()).add(storage, is_older=is_older)
+            if origin.line is not None:
+                line = storage.device, origin.line
+                self._by_line.setdefault(line, _Group()).add(storage, is_older=is_older)
+
+    def tell(self, book: RunBook, source: Sequence[str] = ()) -> RunTrend | None:
+        """Returns the trend, None for a first run; notes the run in the book.
+
+        Args:
+            book: what earlier runs ended with.
+            source: the cell's lines.
+        """
+        points = book.enter(self._now, self._kept)
+        if self._now.run < 2:
+            return None
+        names = [
+            _copies(device, what, "", group) for (device, what), group in self._by_name.items()
+        ]
+        lines = [
+            _copies(device, str(line), _text_of(source, line), group)
+            for (device, line), group in self._by_line.items()
+        ]
+        return RunTrend(
+            runs=self._now.run,
+            older=self._older,
+            growth_per_run={d: growth_of(runs) for d, runs in points.items() if len(runs) > 1},
+            kept={device: tuple(size for _, size in runs) for device, runs in points.items()},
+            by_name=_largest(names),
+            by_line=_largest(lines),
+        )
+
+
+def growth_of(points: Sequence[tuple[int, int]]) -> int:
+    """Returns by how many bytes a run grew: the median slope between any two of the last runs.
+
+    >>> growth_of([(1, 100), (2, 200), (3, 300)])
+    100
+    >>> growth_of([(1, 100), (2, 100), (3, 900), (4, 100), (5, 100)])
+    0
+    """
+    last = points[-_LAST:]
+    slopes = [
+        (size - earlier) / (run - before)
+        for index, (run, size) in enumerate(last)
+        for before, earlier in last[:index]
+    ]
+    return round(median(slopes))
+
+
+def made_as(storage: StorageRecord) -> str:
+    """Returns the pattern of the storage's first name; what a graph keeps has its root's."""
+    return pattern_of(stem_of(storage.names[0])) if storage.names else ""
+
+
+def stem_of(name: str) -> str:
+    """Returns the name that a graph hangs on, or the name itself."""
+    return name.partition(_GRAPH)[0]
+
+
+def _copies(device: str, what: str, source: str, group: _Group) -> Copies:
+    return Copies(
+        what=what,
+        device=device,
+        newer=group.newer,
+        older=group.older,
+        newer_count=group.newer_count,
+        older_count=group.older_count,
+        held_by=_shortest(group.holders),
+        source=source,
+    )
+
+
+def _shortest(names: Iterable[str]) -> tuple[str, ...]:
+    """Returns the shortest name of each pattern: `losses[0]` speaks for `losses[1]` as well."""
+    found: dict[str, str] = {}
+    for name in sorted(names, key=lambda name: (len(name), name)):
+        found.setdefault(pattern_of(name), name)
+    return tuple(found.values())[:_HOLDERS]
+
+
+def _largest(copies: list[Copies]) -> tuple[Copies, ...]:
+    copies.sort(key=lambda c: (-c.older, -c.newer, c.device, c.what))
+    return tuple(copies[:_COPIES])
+
+
+def _text_of(source: Sequence[str], line: int) -> str:
+    return source[line - 1].strip()[:_SOURCE] if 0 < line <= len(source) else ""
