@@ -45,47 +45,42 @@ def read_state(allocator: Allocator, index: int) -> AllocatorState:
     """Returns counters and blocks of torch's device `index`, of one moment if that can be had."""
     if not allocator.started():
         return NOT_STARTED
-    backend = allocator_backend(allocator.type)
     for _ in range(_ATTEMPTS):
-        stats = allocator.raw_stats(index)
-        blocks, notes = _try_blocks(allocator.type, index)
-        state = _state(stats, blocks, backend, notes, workspace_sizes(allocator.type))
-        if blocks is None or _live(blocks) == state.allocated:
+        state = _read_once(allocator, index)
+        if state.blocks is None or _live(state.blocks) == state.allocated:
             break
     return state
 
 
-def _try_blocks(type_: str, index: int) -> tuple[tuple[Block, ...] | None, tuple[Note, ...]]:
+def _read_once(allocator: Allocator, index: int) -> AllocatorState:
+    device, notes = f"{allocator.type}:{index}", []
+    stats: Stats = {}
+    blocks = None
     try:
-        return read_blocks(type_, index), ()
+        stats = allocator.raw_stats(index)
+    except Exception as error:  # an allocator that was plugged in need not count
+        notes.append(reading_failed(device, "allocated", error))
+    try:
+        blocks = read_blocks(allocator.type, index)
     except Exception as error:
-        return None, (reading_failed(f"{type_}:{index}", "blocks", error),)
-
-
-def _live(blocks: tuple[Block, ...]) -> int:
-    return sum(block.size for block in blocks if block.state == "live")
-
-
-def _state(
-    stats: Stats,
-    blocks: tuple[Block, ...] | None,
-    backend: str,
-    notes: tuple[Note, ...],
-    workspaces: frozenset[int],
-) -> AllocatorState:
-    allocated = _current(stats, "allocated_bytes")
+        notes.append(reading_failed(device, "blocks", error))
+    backend = allocator_backend(allocator.type)
     kept = backend == "native"  # others report what they do not keep as 0
     return AllocatorState(
-        allocated=allocated,
+        allocated=_current(stats, "allocated_bytes"),
         requested=_current(stats, "requested_bytes") if kept else None,
         active=_current(stats, "active_bytes") if kept else None,
         reserved=_current(stats, "reserved_bytes"),
         inactive_split=_current(stats, "inactive_split_bytes") if kept else None,
         blocks=blocks,
         backend=backend,
-        workspaces=workspaces,
-        notes=notes,
+        workspaces=workspace_sizes(allocator.type),
+        notes=tuple(notes),
     )
+
+
+def _live(blocks: tuple[Block, ...]) -> int:
+    return sum(block.size for block in blocks if block.state == "live")
 
 
 def _current(stats: Stats, name: str) -> int | None:

@@ -46,7 +46,7 @@ def accelerator_ledger(
         (allocated, reserved, *card),
         blocks=() if join is None else block_rows(join, state.workspaces),
         processes=processes,
-        notes=(*state.notes, *_start(reader.device, state), *notes),
+        notes=(*_start(reader.device, state), *notes),
     )
 
 

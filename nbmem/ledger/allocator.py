@@ -35,7 +35,7 @@ def allocated_sum(
         lines, notes = _lines_by_counters(state, found, calls)
     else:
         lines, notes = _lines_by_block(state, join, calls)
-    return LedgerSum("allocated", tuple(lines), total, tuple(notes))
+    return LedgerSum("allocated", tuple(lines), total, (*state.notes, *notes))
 
 
 def _lines_by_block(
@@ -62,9 +62,11 @@ def _join_notes(state: AllocatorState, join: BlockJoin) -> list[Note]:
         notes.append(Note("allocated", "shared", sentence))
     if join.outside:
         size = sum(storage.bytes for storage in join.outside)
+        number = len(join.outside)
+        lie = "1 storage lies" if number == 1 else f"{number:,} storages lie"
         sentence = (
-            f"{len(join.outside):,} storages ({size:,} bytes) lie in memory that is not this "
-            "allocator's (another library's or process's); they are not in this sum."
+            f"{lie} in memory that is not this allocator's but another library's or process's: "
+            f"{size:,} bytes, which are not in this sum."
         )
         notes.append(Note("allocated", "outside", sentence))
     if state.allocated is not None and state.allocated != join.live:

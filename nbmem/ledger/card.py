@@ -80,14 +80,13 @@ def total_sum(use: CardUse, reserved: LedgerLine) -> LedgerSum:
         reserved: the total of the sum above.
     """
     card = use.card
-    asked = f" -i {card.uuid}" if card.uuid else ""
-    lines = [reserved, *_users(use, reserved.bytes, asked)]
+    lines = [reserved, *_users(use, reserved.bytes)]
     if card.reserved is not None:
-        equals = _query("memory.reserved", asked, card)
+        equals = _query("reserved", card)
         lines.append(LedgerLine("driver", "kept by the driver", card.reserved, equals=equals))
-    lines.append(LedgerLine("free", "free", card.free, equals=_query("memory.free", asked, card)))
+    lines.append(LedgerLine("free", "free", card.free, equals=_query("free", card)))
     what = "the MIG instance's total" if card.instance else "the card's total"
-    total = LedgerLine("total", what, card.total, equals=_query("memory.total", asked, card))
+    total = LedgerLine("total", what, card.total, equals=_query("total", card))
     return LedgerSum("total", _derive(lines, card.total), total, _card_notes(use))
 
 
@@ -95,22 +94,23 @@ def _card_notes(use: CardUse) -> tuple[Note, ...]:
     return use.notes if use.card.reserved is not None else (*use.notes, _OLD_DRIVER)
 
 
-def _users(use: CardUse, reserved: int | None, asked: str) -> list[LedgerLine]:
+def _users(use: CardUse, reserved: int | None) -> list[LedgerLine]:
     """Returns who else uses the card; None stands where it is left to be derived."""
-    table = f"nvidia-smi --query-compute-apps=pid,used_memory{asked}"
-    count = sum(not process.own for process in use.processes)
     if use.own is None or reserved is None:
         return [LedgerLine("other use", _OTHER_USE, None, derived=True)]
+    table = _table(use.card)
     context = LedgerLine(
         "context", _CONTEXT, use.own - reserved, equals=f"{table}: this process − reserved"
     )
-    if use.others is None:
-        rest = LedgerLine("other processes", "other processes", None, count, derived=True)
-    else:
-        rest = LedgerLine(
-            "other processes", "other processes", use.others, count, equals=f"{table}: the others"
-        )
-    return [context, rest]
+    others = LedgerLine(
+        "other processes",
+        "other processes",
+        use.others,
+        sum(not process.own for process in use.processes),
+        derived=use.others is None,
+        equals=f"{table}: the others",
+    )
+    return [context, others]
 
 
 def _derive(lines: Sequence[LedgerLine], total: int) -> tuple[LedgerLine, ...]:
@@ -122,11 +122,21 @@ def _derive(lines: Sequence[LedgerLine], total: int) -> tuple[LedgerLine, ...]:
     return tuple(replace(line, bytes=left) if line.derived else line for line in lines)
 
 
-def _query(field: str, asked: str, card: CardMemory) -> str:
-    """Returns the figure of nvidia-smi's that a line equals; it queries whole cards only."""
+def _query(field: str, card: CardMemory) -> str:
+    """Returns the figure of nvidia-smi's that a line equals: it queries whole cards only."""
     if card.instance:
-        return f"nvidia-smi: Memory-Usage under MIG devices{asked and f' ({card.uuid})'}"
-    return f"nvidia-smi --query-gpu={field}{asked}"
+        return f"nvidia-smi: Memory-Usage of {card.uuid}, under MIG devices"
+    return f"nvidia-smi --query-gpu=memory.{field}{_asked(card)}"
+
+
+def _table(card: CardMemory) -> str:
+    if card.instance:
+        return "nvidia-smi: GPU Memory, under Processes"
+    return f"nvidia-smi --query-compute-apps=pid,used_memory{_asked(card)}"
+
+
+def _asked(card: CardMemory) -> str:
+    return f" -i {card.uuid}" if card.uuid else ""
 
 
 _CONTEXT = "this process's CUDA context and other libraries"

@@ -25,7 +25,8 @@ def reserved_sum(state: AllocatorState, join: BlockJoin | None, calls: Calls) ->
     used = LedgerLine("allocated", "allocated", state.allocated, equals=calls.allocated)
     beyond = _by_counters(state, calls) if join is None else _by_block(join, calls)
     parts, notes = _parts_of_cached(state, join, calls)
-    return LedgerSum("reserved", (used, *beyond, *parts), total, notes)
+    silent = tuple(note for note in state.notes if note.field == "allocated")
+    return LedgerSum("reserved", (used, *beyond, *parts), total, (*silent, *notes))
 
 
 def _by_block(join: BlockJoin, calls: Calls) -> list[LedgerLine]:
