@@ -38,6 +38,7 @@ def _compare_device(device: str, first: CellRecord, second: CellRecord) -> Devic
         peak=figure(lambda delta: delta.peak),
         created=_compare_created(device, first, second),
         freed=Difference(_freed(device, first), _freed(device, second)),
+        alive=_compare_alive(first.alive.get(device), second.alive.get(device)),
     )
 
 
@@ -46,7 +47,14 @@ def _freed(device: str, record: CellRecord) -> int | None:
 
 
 def _compare_created(device: str, first: CellRecord, second: CellRecord) -> dict[str, Difference]:
-    one, two = created_by_category(device, first), created_by_category(device, second)
+    return _by_category(created_by_category(device, first), created_by_category(device, second))
+
+
+def _compare_alive(one: dict[str, int] | None, two: dict[str, int] | None) -> dict[str, Difference]:
+    return {} if one is None or two is None else _by_category(one, two)
+
+
+def _by_category(one: dict[str, int], two: dict[str, int]) -> dict[str, Difference]:
     return {
         category: Difference(one.get(category, 0), two.get(category, 0))
         for category in dict.fromkeys([*one, *two])

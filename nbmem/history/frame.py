@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from nbmem.errors import MissingPackageError
+from nbmem.records import CATEGORIES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
 
     from nbmem.records import CellRecord, DeviceDelta
 
+_ALIVE = {category: f"alive_{category.replace(' ', '_')}" for category in CATEGORIES}
+"""Column of what is alive at the end, by category: `alive_optimizer_state`."""
 _BYTES = (
     "before",
     "after",
@@ -25,6 +28,9 @@ _BYTES = (
     "reserved_before",
     "reserved_after",
     "capacity",
+    "older",
+    "growth_per_run",
+    *_ALIVE.values(),
 )
 _COUNTS = ("serial", "execution_count", "run", "steps", "parent")
 _COLUMNS = (
@@ -100,4 +106,14 @@ def _device(record: CellRecord, name: str, delta: DeviceDelta) -> dict[str, Any]
         "reserved_before": delta.reserved_before,
         "reserved_after": delta.reserved_after,
         "capacity": delta.capacity,
+        "older": None if record.trend is None else record.trend.older.get(name),
+        "growth_per_run": None if record.trend is None else record.trend.growth_per_run.get(name),
+        **_alive(record.alive.get(name)),
+    }
+
+
+def _alive(sizes: dict[str, int] | None) -> dict[str, int | None]:
+    return {
+        column: None if sizes is None else sizes.get(category, 0)
+        for category, column in _ALIVE.items()
     }

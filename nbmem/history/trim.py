@@ -11,7 +11,7 @@ from nbmem.records import CATEGORIES, StorageRecord
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from nbmem.records import CellRecord, LineRecord, Note
+    from nbmem.records import CellRecord, Copies, LineRecord, Note, RunTrend
 
 STORAGES = 24
 """Storages that a kept record lists one by one; the others are summed per device and category."""
@@ -22,6 +22,8 @@ LONGEST = 240
 LONGEST_ERROR = 600
 NOTES = 24
 LINES = 200
+COPIES = 8
+"""Names, and lines, of which a kept trend tells the copies."""
 
 
 def trim(record: CellRecord) -> CellRecord:
@@ -41,6 +43,8 @@ def trim(record: CellRecord) -> CellRecord:
         created=trim_storages(record.created),
         lines=tuple(_trim_line(line) for line in record.lines[:LINES]),
         notes=record.notes[:NOTES],
+        trend=_trim_trend(record.trend),
+        alive={sys.intern(device): _interned(sizes) for device, sizes in record.alive.items()},
     )
 
 
@@ -67,6 +71,8 @@ def _is_small(record: CellRecord) -> bool:
         short
         and not record.created
         and not record.lines
+        and record.trend is None
+        and not record.alive
         and len(record.error or "") <= LONGEST_ERROR
         and len(record.notes) <= NOTES
     )
@@ -80,6 +86,30 @@ def _trim_line(line: LineRecord) -> LineRecord:
     return line if len(line.source) <= LONGEST else replace(line, source=cut(line.source))
 
 
+def _trim_trend(trend: RunTrend | None) -> RunTrend | None:
+    if trend is None:
+        return None
+    return replace(
+        trend,
+        by_name=tuple(map(_trim_copies, trend.by_name[:COPIES])),
+        by_line=tuple(map(_trim_copies, trend.by_line[:COPIES])),
+    )
+
+
+def _trim_copies(copies: Copies) -> Copies:
+    return replace(
+        copies,
+        what=sys.intern(cut(copies.what)),
+        device=sys.intern(copies.device),
+        held_by=tuple(sys.intern(cut(name)) for name in copies.held_by),
+        source=sys.intern(cut(copies.source)),
+    )
+
+
+def _interned(sizes: dict[str, int]) -> dict[str, int]:
+    return {sys.intern(category): size for category, size in sizes.items()}
+
+
 def _trim_storage(storage: StorageRecord) -> StorageRecord:
     return replace(
         storage,
@@ -87,6 +117,8 @@ def _trim_storage(storage: StorageRecord) -> StorageRecord:
         dtype=sys.intern(storage.dtype),
         category=sys.intern(storage.category),
         names=tuple(cut(name) for name in storage.names[:NAMES]),
+        module=None if storage.module is None else sys.intern(cut(storage.module)),
+        saved_by=None if storage.saved_by is None else sys.intern(cut(storage.saved_by)),
         notes=_few(storage.notes),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from dataclasses import dataclass, field
 from statistics import median
@@ -23,6 +24,7 @@ _HOLDERS = 3
 _SOURCE = 120
 _GRAPH = " → graph"
 NO_NAME = "no name"
+_PASSING = re.compile(r"_{1,3}(?!\w)")
 
 
 class RunBook:
@@ -161,9 +163,12 @@ def _copies(device: str, what: str, source: str, group: _Group) -> Copies:
 
 
 def _shortest(names: Iterable[str]) -> tuple[str, ...]:
-    """Returns the shortest name of each pattern: `losses[0]` speaks for `losses[1]` as well."""
+    """Returns the shortest name of each pattern: `losses[0]` speaks for `losses[1]` as well.
+
+    `_` and its like come last: the next output that is shown moves them on.
+    """
     found: dict[str, str] = {}
-    for name in sorted(names, key=lambda name: (len(name), name)):
+    for name in sorted(names, key=lambda name: (bool(_PASSING.match(name)), len(name), name)):
         found.setdefault(pattern_of(name), name)
     return tuple(found.values())[:_HOLDERS]
 

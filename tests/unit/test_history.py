@@ -11,7 +11,15 @@ from samples import GIB, MIB, SAMPLES, STEPS, TRAINED, cell, delta, storage
 
 from nbmem.errors import HistoryFileError, MissingPackageError, NameNotFoundError
 from nbmem.history import History
-from nbmem.records import CATEGORIES, CellRecord, StepSummary, from_json, to_json
+from nbmem.records import (
+    CATEGORIES,
+    CellRecord,
+    Copies,
+    RunTrend,
+    StepSummary,
+    from_json,
+    to_json,
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -88,6 +96,56 @@ def test_a_name_of_ten_thousand_characters_is_cut_in_its_middle():
         len(history.last().first_line),
         history.last().first_line[-1],
     )
+
+
+def rerun(serial, *copies, **more):
+    """A third run that grew by 1 KiB a run on the card."""
+    trend = RunTrend(
+        runs=3,
+        older={"cuda:0": 2048},
+        growth_per_run={"cuda:0": 1024},
+        kept={"cuda:0": (1024, 2048, 3072)},
+        by_name=copies,
+    )
+    alive = {"cuda:0": {"parameter": 4096, "optimizer state": 8192}}
+    return cell(serial, delta(), trend=trend, alive=alive, **more)
+
+
+def test_a_kept_trend_tells_the_largest_copies_and_keeps_its_sums():
+    history = History()
+    copies = [Copies(f"x{n}" + "y" * 999, "cuda:0", 0, 999 - n, 0, 1) for n in range(50)]
+    history.put(rerun(1, *copies))
+    kept = history.last()
+    assert ([999, 998, 997], 8) == (
+        [c.older for c in kept.trend.by_name[:3]],
+        len(kept.trend.by_name),
+    )
+    assert 240 == max(len(c.what) for c in kept.trend.by_name)
+    assert {"cuda:0": (1024, 2048, 3072)} == kept.trend.kept
+    assert {"cuda:0": {"parameter": 4096, "optimizer state": 8192}} == kept.alive
+
+
+def test_what_a_trend_says_survives_a_file(tmp_path):
+    copies = Copies("loss", "cuda:0", 1024, 2048, 1, 2, ("losses[0]",), "losses.append(loss)")
+    history = History()
+    history.put(rerun(1, copies))
+    history.save(tmp_path / "h.json")
+    fresh = History()
+    fresh.load(tmp_path / "h.json")
+    assert (history.last().trend, history.last().alive) == (fresh.last().trend, fresh.last().alive)
+    assert (copies,) == fresh.last().trend.by_name
+
+
+def test_a_file_from_before_there_were_trends_opens(tmp_path):
+    path = tmp_path / "h.json"
+    filled(1).save(path)
+    data = json.loads(path.read_text())
+    for field in ("trend", "alive"):
+        del data["records"][0][field]
+    path.write_text(json.dumps(data))
+    fresh = History()
+    fresh.load(path)
+    assert (None, {}) == (fresh.last().trend, fresh.last().alive)
 
 
 text = st.text(st.characters(), max_size=30)
@@ -300,6 +358,29 @@ def test_a_data_frame_has_a_row_for_each_record_and_device():
     assert [False, True, False] == frame["before"].isna().tolist()
     assert [False, False, True] == frame["created"].isna().tolist()
     assert "Int64" == str(frame["peak"].dtype)
+
+
+def test_a_data_frame_tells_what_was_alive_by_category_and_how_a_cell_grows():
+    history = History()
+    history.put(cell(1, delta()))
+    history.put(rerun(2))
+    frame = history.to_pandas()
+    names = ["older", "growth_per_run", "alive_parameter", "alive_optimizer_state", "alive_user"]
+    # unknown where nothing was listed, 0 where there is none of a category
+    assert frame.iloc[0][names].isna().all()
+    assert [2048, 1024, 4096, 8192, 0] == frame.iloc[1][names].tolist()
+
+
+def test_comparing_two_runs_tells_what_is_alive_by_category():
+    history = History()
+    history.put(rerun(1))
+    history.put(cell(2, delta(), alive={"cuda:0": {"parameter": 4096, "gradient": 100}}))
+    history.put(cell(3, delta()))
+    alive = history.compare(1, 2).devices["cuda:0"].alive
+    assert {"parameter": 0, "optimizer state": -8192, "gradient": 100} == {
+        kind: difference.change for kind, difference in alive.items()
+    }
+    assert {} == history.compare(2, 3).devices["cuda:0"].alive
 
 
 def test_without_pandas_the_line_that_installs_it_is_told(monkeypatch):
