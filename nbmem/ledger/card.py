@@ -98,9 +98,8 @@ def _users(use: CardUse, reserved: int | None) -> list[LedgerLine]:
     """Returns who else uses the card; None stands where it is left to be derived."""
     if use.own is None or reserved is None:
         return [LedgerLine("other use", _OTHER_USE, None, derived=True)]
-    table = _table(use.card)
     context = LedgerLine(
-        "context", _CONTEXT, use.own - reserved, equals=f"{table}: this process − reserved"
+        "context", _CONTEXT, use.own - reserved, equals=f"{_TABLE} of this process − reserved"
     )
     others = LedgerLine(
         "other processes",
@@ -108,7 +107,7 @@ def _users(use: CardUse, reserved: int | None) -> list[LedgerLine]:
         use.others,
         sum(not process.own for process in use.processes),
         derived=use.others is None,
-        equals=f"{table}: the others",
+        equals=f"{_TABLE} of the other processes",
     )
     return [context, others]
 
@@ -129,16 +128,11 @@ def _query(field: str, card: CardMemory) -> str:
     return f"nvidia-smi --query-gpu=memory.{field}{_asked(card)}"
 
 
-def _table(card: CardMemory) -> str:
-    if card.instance:
-        return "nvidia-smi: GPU Memory, under Processes"
-    return f"nvidia-smi --query-compute-apps=pid,used_memory{_asked(card)}"
-
-
 def _asked(card: CardMemory) -> str:
     return f" -i {card.uuid}" if card.uuid else ""
 
 
+_TABLE = "nvidia-smi: GPU Memory"
 _CONTEXT = "this process's CUDA context and other libraries"
 _OTHER_USE = "this process's CUDA context and other libraries, and other processes"
 _NOT_LISTED = Note(
