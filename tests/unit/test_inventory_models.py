@@ -29,9 +29,6 @@ from zoo_training import MODES, MOMENTS, OPTIMIZERS, STEPS, Notebook, facts_of
 EACH_CASE = pytest.mark.parametrize(
     ("model", "mode"), [(model, mode) for model in MODELS for mode in MODES]
 )
-WITHOUT_CHECKPOINTS = pytest.mark.parametrize(
-    ("model", "mode"), [(model, mode) for model in MODELS for mode in ("plain", "save_on_cpu")]
-)
 SMALL = ("mlp", "transformer", "lstm")
 BIG = 1024
 """Bytes from which on every storage has a name."""
@@ -124,7 +121,7 @@ class Moment:
         inventory = take_inventory(table, notebook.names, budget=60, now=0.0)
         self.ran = Counter(CALLS) - Counter(calls)
         self.facts = json.loads(json.dumps(facts_of(notebook)))
-        self.notes = [note.sentence for note in inventory.notes]
+        self.notes = [note.code for note in inventory.notes]
         records = [record for record in inventory.storages if record.key >= first]
         self.told = Counter()
         for record in records:
@@ -196,23 +193,23 @@ def test_each_moment_is_looked_at(model, mode):
     assert len(OPTIMIZERS) * STEPS * len(MOMENTS) == len(trained(model, mode))
 
 
-@WITHOUT_CHECKPOINTS
+@EACH_CASE
 def test_what_is_named_and_what_is_saved_add_up_to_what_the_allocator_gave(model, mode, allocator):
     truth = {tuple(row[:3]): row[3] for row in allocator.rows(model, mode)}
     assert truth == of_each_moment(trained(model, mode), lambda moment: moment.covered)
 
 
-@WITHOUT_CHECKPOINTS
+@EACH_CASE
 def test_nothing_is_of_an_unknown_kind(model, mode):
     assert {} == of_each_moment(trained(model, mode), lambda moment: moment.told["unknown"])
 
 
-@WITHOUT_CHECKPOINTS
+@EACH_CASE
 def test_no_storage_of_1_kib_or_more_lacks_a_name(model, mode):
     assert {} == of_each_moment(trained(model, mode), lambda moment: moment.nameless)
 
 
-@WITHOUT_CHECKPOINTS
+@EACH_CASE
 def test_each_kind_has_the_bytes_that_the_model_and_the_optimizer_say(model, mode, allocator):
     truth = {}
     for row, moment in zip(allocator.rows(model, mode), trained(model, mode), strict=True):
@@ -229,9 +226,15 @@ def test_names_of_each_kind_lead_back_to_their_storages(model, mode):
 
 
 @EACH_CASE
-def test_looking_runs_no_segment_and_no_hook_and_says_no_note(model, mode):
-    ran = of_each_moment(trained(model, mode), lambda moment: moment.ran or moment.notes)
-    assert {} == ran
+def test_looking_runs_no_segment_and_no_hook(model, mode):
+    assert {} == of_each_moment(trained(model, mode), lambda moment: moment.ran)
+
+
+@EACH_CASE
+def test_only_what_a_checkpoint_will_compute_again_is_noted(model, mode):
+    after_forward = [m.at for m in trained(model, mode) if m.at[2] == "forward"]
+    noted = {at: ["packed_away"] for at in after_forward} if mode == "checkpoint" else {}
+    assert noted == of_each_moment(trained(model, mode), lambda moment: moment.notes)
 
 
 @EACH_CASE
