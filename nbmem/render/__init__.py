@@ -7,6 +7,7 @@ from nbmem.render.bundles import (
     report_bundle,
     status_bundle,
     storages_bundle,
+    tensors_bundle,
 )
 from nbmem.render.html_cell import cell_report_html
 from nbmem.render.html_ledger import ledger_html
@@ -44,4 +45,5 @@ __all__ = [
     "storages_bundle",
     "storages_table_html",
     "storages_table_text",
+    "tensors_bundle",
 ]

@@ -11,7 +11,10 @@ from nbmem.render.html_tables import (
     reclaim_html,
     status_html,
     storages_table_html,
+    table_html,
 )
+from nbmem.render.module_tables import modules_table, places_table
+from nbmem.render.tensor_tables import groups_table, storages_table
 from nbmem.render.text_cell import cell_report_text
 from nbmem.render.text_ledger import ledger_text
 from nbmem.render.text_tables import (
@@ -19,6 +22,7 @@ from nbmem.render.text_tables import (
     reclaim_text,
     status_text,
     storages_table_text,
+    table_text,
 )
 
 if TYPE_CHECKING:
@@ -26,6 +30,9 @@ if TYPE_CHECKING:
 
     from nbmem.records import CellRecord, DeviceReading, Inventory, Ledger, ReclaimReport
     from nbmem.units import Units
+
+_MOST_DEVICES = 6
+"""Columns of devices in a notebook."""
 
 
 def report_bundle(
@@ -50,6 +57,47 @@ def storages_bundle(
     """Returns the table of live storages."""
     text = storages_table_text(inventory, units=units, rows=rows, width=width)
     return _bundle(text, storages_table_html(inventory, units=units, rows=rows))
+
+
+def tensors_bundle(
+    inventory: Inventory,
+    *,
+    by: str | None = None,
+    text: str = "",
+    sort: str = "size",
+    rows: int = 20,
+    where: bool = False,
+    units: Units = "IEC",
+    width: int = 78,
+) -> dict[str, str]:
+    """Returns live tensors one by one, in groups, as a tree of modules, or by place.
+
+    Args:
+        inventory: what is alive.
+        by: one of `totals.GROUPINGS`, or None for one by one.
+        text: a filter, as `totals.parse_filter` reads it.
+        sort: one of `totals.SORTINGS`; of groups `size` or `name`.
+        rows: storages, groups or modules that are shown.
+        where: sets categories and models against devices.
+        units: `IEC` or `SI`.
+        width: columns of the text.
+
+    Raises:
+        ValueError: `by`, `text` or `sort` makes no sense; the message says what does.
+    """
+    if where:
+        narrow, wide = (
+            places_table(inventory, units, most, text=text)
+            for most in (max(2, (width - 22) // 11), _MOST_DEVICES)
+        )
+        return _bundle(table_text(narrow, width), table_html(wide))
+    if by == "module":
+        table = modules_table(inventory, units, rows, text=text)
+    elif by is not None:
+        table = groups_table(inventory, units, rows, by, text=text, sort=sort)
+    else:
+        table = storages_table(inventory, units, rows, text=text, sort=sort)
+    return _bundle(table_text(table, width), table_html(table))
 
 
 def status_bundle(

@@ -11,14 +11,17 @@ from typing import TYPE_CHECKING
 
 from nbmem.render.names import clean, shorten_middle
 from nbmem.render.palette import NEUTRAL, colour_of, ink_of, letter_of
+from nbmem.units import format_share
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 WIDEST = 720
 _LONGEST = 64
 """Columns of a name; a longer one loses its middle and has the whole in its `title`."""
 _LONGEST_TITLE = 400
+_MIXTURE = 120
+"""Pixels of the longest bar of categories in a table."""
 RULE = "1px solid rgba(128,128,128,0.25)"
 CELL = "padding:2px 10px 2px 0;border:0;background:transparent;vertical-align:baseline"
 FIGURE = f"{CELL};text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums"
@@ -77,6 +80,21 @@ def bar(parts: Iterable[tuple[float, str]], sentence: str) -> str:
     return tag("div", pieces, style, role="img", aria_label=sentence, title=sentence)
 
 
+def mixture(sizes: Mapping[str, int], largest: int) -> str:
+    """Returns a small bar of categories: the row that has `largest` bytes fills its column."""
+    whole = sum(sizes.values())
+    if not whole or not largest:
+        return ""
+    said = ", ".join(f"{kind} {format_share(size, whole)}" for kind, size in sizes.items())
+    pieces = "".join(
+        tag("div", "", f"width:{100 * size / whole:.2f}%;background:{colour_of(kind)}")
+        for kind, size in sizes.items()
+    )
+    width = max(2, round(_MIXTURE * whole / largest))
+    style = f"display:inline-flex;width:{width}px;height:10px;border-radius:2px;overflow:hidden"
+    return tag("div", pieces, style, role="img", aria_label=said, title=said)
+
+
 def frame(inner: str, sentence: str) -> str:
     """Returns a whole report around `inner`; `sentence` is what a screen reader says first."""
     style = f"max-width:{WIDEST}px;font-size:13px;line-height:1.5;color:inherit;text-align:left"
@@ -109,6 +127,7 @@ __all__ = [
     "chip",
     "escape",
     "frame",
+    "mixture",
     "name",
     "row",
     "sentences",

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 from nbmem.render import html_parts as parts
 from nbmem.render.html_parts import escape, tag
-from nbmem.render.tables import history_table, status_table, storages_table
+from nbmem.render.mixtures import HEADING
+from nbmem.render.tables import history_table, status_table
+from nbmem.render.tensor_tables import storages_table
 from nbmem.render.text_tables import reclaim_text
 
 if TYPE_CHECKING:
@@ -15,6 +17,9 @@ if TYPE_CHECKING:
     from nbmem.records import CellRecord, DeviceReading, Inventory, ReclaimReport
     from nbmem.render.tables import Column, Table
     from nbmem.units import Units
+
+_STEP = 1.2
+"""Em by which a line of a tree stands further right than the line above it."""
 
 
 def history_table_html(records: Sequence[CellRecord], *, units: Units = "IEC") -> str:
@@ -50,8 +55,15 @@ def table_inner(table: Table) -> str:
         rows = list(zip(*(column.texts for column in table.columns), strict=True))
         lines = [_row(cells, table, n) for n, cells in enumerate(rows)]
         inner.append(parts.table([_headings(table.columns), *lines], "margin-top:4px"))
-    inner.append(parts.sentences(table.after))
+    inner += [_legend(table), parts.sentences(table.after)]
     return "".join(inner)
+
+
+def _legend(table: Table) -> str:
+    said = [f"{parts.chip(category)} {escape(category)}" for category in table.legend]
+    spans = "".join(tag("span", each, "white-space:nowrap") for each in said)
+    style = f"display:flex;flex-wrap:wrap;column-gap:14px;margin-top:4px;{parts.QUIET}"
+    return tag("div", spans, style) if said else ""
 
 
 def _headings(columns: tuple[Column, ...]) -> str:
@@ -74,15 +86,21 @@ def _style(column: Column) -> str:
 
 
 def _row(cells: tuple[str, ...], table: Table, number: int) -> str:
+    first_of_foot = table.foot and number == len(table.columns[0].texts) - table.foot
+    rule = "1px solid rgba(128,128,128,0.8)" if first_of_foot else parts.RULE
     return parts.row(
-        tag("td", _text(text, column, table, number), f"{_style(column)};border-top:{parts.RULE}")
+        tag("td", _text(text, column, table, number), f"{_style(column)};border-top:{rule}")
         for text, column in zip(cells, table.columns, strict=True)
     )
 
 
 def _text(text: str, column: Column, table: Table, number: int) -> str:
     if table.categories and not column.heading:
-        return parts.chip(table.categories[number])
-    if column.code:
-        return parts.name(text, 48)
-    return escape(text)
+        return parts.chip(table.categories[number]) if text else ""
+    if table.mixtures and column.heading == HEADING:
+        largest = max(sum(mixture.values()) for mixture in table.mixtures)
+        return parts.mixture(table.mixtures[number], largest)
+    shown = text.lstrip(" ")
+    inner = parts.name(shown, 48) if column.code else escape(shown)
+    depth = (len(text) - len(shown)) / 2
+    return tag("span", inner, f"margin-left:{depth * _STEP:g}em") if depth else inner

@@ -5,15 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nbmem.render.names import clean, words_of
-from nbmem.render.palette import letter_of
+from nbmem.render.names import clean
 from nbmem.render.story import status_words
 from nbmem.units import Units, column_unit, format_bytes, format_count, format_seconds, format_share
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from nbmem.records import CellRecord, DeviceDelta, DeviceReading, Inventory, Note, StorageRecord
+    from nbmem.records import CellRecord, DeviceDelta, DeviceReading, Note
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +44,8 @@ class Table:
     """Of each row, where rows have one: for its colour."""
     mixtures: tuple[Mapping[str, int], ...] = ()
     """Of each row, bytes by category, where the column `made of` tells them."""
+    legend: tuple[str, ...] = ()
+    """Categories whose letters and colours are explained below the rows."""
     foot: int = 0
     """How many of the last rows stand below a rule."""
 
@@ -130,48 +131,6 @@ def _time(record: CellRecord) -> str:
 
 def _seconds(record: CellRecord) -> float:
     return record.seconds if record.steps is None else record.steps.seconds
-
-
-def storages_table(inventory: Inventory, units: Units, rows: int) -> Table:
-    """Returns the largest storages that are alive, and how many bytes are not shown."""
-    every = sorted(inventory.storages, key=lambda storage: -storage.bytes)
-    notes = tuple(clean(note.sentence) for note in inventory.notes)
-    if not every:
-        return Table("Live tensors", (), ("No tensor is alive.", *notes))
-    shown, rest = every[:rows], every[rows:]
-    left: tuple[str, ...] = ()
-    if rest:
-        size = format_bytes(sum(s.bytes for s in rest), units)
-        left = (f"{format_count(len(rest), 'smaller storage')} of {size} in all are not shown.",)
-    total = format_bytes(sum(s.bytes for s in every), units)
-    title = f"Live tensors · {total} in {format_count(len(every), 'storage')}"
-    columns = _storage_columns(shown, units)
-    return Table(title, columns, (*left, *notes), tuple(s.category for s in shown))
-
-
-def _storage_columns(shown: Sequence[StorageRecord], units: Units) -> tuple[Column, ...]:
-    columns = [
-        sizes("size", (s.bytes for s in shown), units),
-        Column("", tuple(letter_of(s.category) for s in shown)),
-        Column("name", tuple(_name(s) for s in shown), elastic=True, code=True),
-        Column(
-            "dtype and shape", tuple(words_of(s.shape, clean(s.dtype)) for s in shown), spare=True
-        ),
-        Column("cell", tuple(_made_by(s) for s in shown), figures=True),
-    ]
-    if len({s.device for s in shown}) > 1:
-        columns.append(Column("device", tuple(clean(s.device) for s in shown)))
-    return tuple(columns)
-
-
-def _name(storage: StorageRecord) -> str:
-    if storage.names:
-        return clean(storage.names[0])
-    return "no name" if storage.visible else "no name, held outside Python"
-
-
-def _made_by(storage: StorageRecord) -> str:
-    return "" if storage.created_by is None else f"[{storage.created_by}]"
 
 
 def status_table(readings: Sequence[DeviceReading], units: Units) -> Table:

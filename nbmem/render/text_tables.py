@@ -6,7 +6,9 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from nbmem.render.names import clean, pad, shorten_middle, width_of
-from nbmem.render.tables import history_table, status_table, storages_table
+from nbmem.render.palette import letter_of
+from nbmem.render.tables import history_table, status_table
+from nbmem.render.tensor_tables import storages_table
 from nbmem.units import Units, format_bytes
 
 if TYPE_CHECKING:
@@ -72,13 +74,18 @@ def table_text(table: Table, width: int) -> str:
     """Returns a table in lines of at most `width` columns where its elastic column allows it."""
     lines = wrap(table.title, width) if table.columns else []
     if table.columns:
-        lines += _grid(table.columns, width)
-    for sentence in table.after:
+        lines += _grid(table.columns, width, table.foot)
+    for sentence in (*_legend(table), *table.after):
         lines += wrap(sentence, width) if width_of(sentence) > width else [sentence]
     return "\n".join(lines)
 
 
-def _grid(columns: tuple[Column, ...], width: int) -> list[str]:
+def _legend(table: Table) -> list[str]:
+    said = " · ".join(f"{letter_of(category)} {category}" for category in table.legend)
+    return [said] if said else []
+
+
+def _grid(columns: tuple[Column, ...], width: int, foot: int) -> list[str]:
     columns = _that_fit(columns, width)
     widths = [_natural(column) for column in columns]
     over = sum(widths) + len(_GAP) * (len(widths) - 1) - width
@@ -88,7 +95,10 @@ def _grid(columns: tuple[Column, ...], width: int) -> list[str]:
             over -= widths[index] - kept
             widths[index] = kept
     rows = zip(*(column.texts for column in columns), strict=True)
-    return [_row(cells, columns, widths) for cells in (*_headings(columns), *rows)]
+    lines = [_row(cells, columns, widths) for cells in (*_headings(columns), *rows)]
+    if foot:
+        lines.insert(-foot, "─" * (sum(widths) + len(_GAP) * (len(widths) - 1)))
+    return lines
 
 
 def _that_fit(columns: tuple[Column, ...], width: int) -> tuple[Column, ...]:

@@ -5,6 +5,7 @@ from nbmem.records import (
     CellRecord,
     DeviceDelta,
     DeviceLedger,
+    Inventory,
     Ledger,
     LedgerLine,
     LedgerSum,
@@ -287,3 +288,36 @@ ON_HOST = DeviceLedger(
 LEDGER = Ledger(
     (ON_CARD, ON_HOST), 1.7e9, (Note("names", "budget", "Names are incomplete: budget."),)
 )
+
+
+PLACED = Inventory(
+    (
+        storage(1, 64 * MIB, "parameter", "model.fc.weight", module="model.fc", created_by=3),
+        storage(2, 4 * MIB, "parameter", "model.fc.bias", module="model.fc", created_by=3),
+        storage(3, 8 * MIB, "parameter", "model.body.0.w", module="model.body.0", created_by=3),
+        storage(4, 8 * MIB, "gradient", "model.body.0.w.grad", module="model.body.0"),
+        storage(5, 2 * MIB, "parameter", "model.body.1.w", module="model.body.1", created_by=3),
+        storage(6, 512, "buffer", "model.mean", module="model", created_by=3),
+        storage(
+            7,
+            32 * MIB,
+            "optimizer state",
+            "opt.state[model.fc.weight]['exp_avg']",
+            module="model.fc",
+            device="cpu",
+            pinned=True,
+        ),
+        storage(
+            8,
+            20 * MIB,
+            "saved for backward",
+            "losses[3] → graph[17] ConvolutionBackward0.input of model.body.0",
+            module="model.body.0",
+            visible=False,
+        ),
+        storage(9, 6 * MIB, "user", "Out[3][0]", device="cpu", dtype="int64"),
+        storage(10, MIB, "unknown", created_by=None),
+    ),
+    0.0,
+)
+"""145 MiB and 512 bytes: 107 MiB and 512 bytes on the card, 6 MiB on the host, 32 MiB pinned."""
