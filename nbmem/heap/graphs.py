@@ -82,42 +82,43 @@ class Graph:
                     for tensor in self.hooks[index].tensors:
                         yield node, UNPACK_HOOK, tensor
 
-    def kept(self, index: int) -> Iterator[torch.Tensor]:
-        """Goes through the tensors that one node keeps, itself or by its hooks."""
+    def kept(self, index: int) -> list[tuple[str, torch.Tensor]]:
+        """Returns what one node keeps, itself or by its hooks, with the attribute."""
         node = self.nodes[index]
-        for _, tensor in node.saved:
-            yield tensor
-        for hook in node.hooks:
-            yield from self.hooks[hook].tensors
+        if not node.hooks:
+            return node.saved
+        hooked = [(UNPACK_HOOK, t) for hook in node.hooks for t in self.hooks[hook].tensors]
+        return node.saved + hooked
 
-    def reach(self, root: int, told: set[int]) -> Iterator[int]:
-        """Goes through the nodes that one node keeps alive, itself included, but those `told`."""
-        stack = [root]
+    def reach(self, root: int, told: set[int]) -> list[int]:
+        """Returns the nodes that one node keeps alive, itself included, but those `told`."""
+        stack, reached = [root], []
         while stack:
             index = stack.pop()
             if index not in told:
                 told.add(index)
-                yield index
-                stack.extend(self._following(index))
+                reached.append(index)
+                stack.extend(self._following(self.nodes[index]))
+        return reached
 
     def from_latest(self, root: int) -> Iterator[int]:
         """Goes from one node backward in the order of execution, the latest operation first."""
-        queue, seen, order = [(-self.nodes[root].sequence, 0, root)], {root}, 0
+        nodes, order = self.nodes, 0
+        queue, seen = [(-nodes[root].sequence, 0, root)], {root}
         while queue:
             index = heappop(queue)[2]
             yield index
-            for following in self._following(index):
+            for following in self._following(nodes[index]):
                 if following not in seen:
                     seen.add(following)
                     order += 1
-                    heappush(queue, (-self.nodes[following].sequence, order, following))
+                    heappush(queue, (-nodes[following].sequence, order, following))
 
-    def _following(self, index: int) -> Iterator[int]:
-        node = self.nodes[index]
-        yield from node.inputs
-        yield from node.also
-        for hook in node.hooks:
-            yield from self.hooks[hook].also
+    def _following(self, node: GraphNode) -> tuple[int, ...]:
+        if not (node.also or node.hooks):
+            return node.inputs
+        hooked = (index for hook in node.hooks for index in self.hooks[hook].also)
+        return (*node.inputs, *node.also, *hooked)
 
 
 UNPACK_HOOK = "unpack_hook"

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
@@ -32,6 +32,17 @@ STEPS_A_LOOK = 512
 """Nodes between two looks at the clock."""
 
 
+class Label(NamedTuple):
+    """One storage that a graph keeps."""
+
+    serial: int
+    node: int
+    """Index into the graph's nodes."""
+    attribute: str
+    text: str
+    """With the home of the operation."""
+
+
 def kept_by(
     graph: Graph, root: int, deadline: float | None = None
 ) -> Iterator[tuple[int, int, list[tuple[str, torch.Tensor]]]]:
@@ -45,10 +56,10 @@ def kept_by(
             return
         node = graph.nodes[index]
         kept = node.saved
-        for hook in node.hooks:
-            if hook not in told:
-                told.add(hook)
-                kept = kept + [(UNPACK_HOOK, tensor) for tensor in graph.hooks[hook].tensors]
+        if node.hooks and not told.issuperset(node.hooks):
+            new = [hook for hook in node.hooks if hook not in told]
+            told.update(new)
+            kept = kept + [(UNPACK_HOOK, t) for hook in new for t in graph.hooks[hook].tensors]
         if kept:
             yield position, index, kept
 
@@ -61,14 +72,15 @@ def label_all(
     graph: Graph, position: int, index: int, kept: list[tuple[str, torch.Tensor]]
 ) -> list[str]:
     """Returns the labels of what one node keeps; several under one attribute get numbers."""
-    kind = graph.nodes[index].kind
-    counts = Counter(attribute for attribute, _ in kept)
-    seen: Counter[str] = Counter()
-    labels = []
-    for attribute, _ in kept:
+    head = f"graph[{position}] {graph.nodes[index].kind}."
+    attributes = [attribute for attribute, _ in kept]
+    if len(set(attributes)) == len(attributes):
+        return [head + attribute for attribute in attributes]
+    counts, seen, labels = Counter(attributes), Counter[str](), []
+    for attribute in attributes:
         number = f"[{seen[attribute]}]" if counts[attribute] > 1 else ""
         seen[attribute] += 1
-        labels.append(f"graph[{position}] {kind}.{attribute}{number}")
+        labels.append(f"{head}{attribute}{number}")
     return labels
 
 
@@ -79,24 +91,24 @@ def label_storages(
     serials_of: Callable[[torch.Tensor], tuple[tuple[int, str], ...]],
     homes: Homes,
     deadline: float,
-) -> Iterator[tuple[int, int, str]]:
-    """Goes through storages that a graph keeps: (serial, node, label with its home).
+) -> Iterator[Label]:
+    """Goes through the `wanted` storages (serials) that a graph keeps, and takes each out of them.
 
-    Takes each serial out of `wanted`, goes no further than to the last of them, and not beyond the
-    deadline.
+    Goes no further than to the last of them, and not beyond the deadline.
     """
     for position, index, kept in kept_by(graph, root, deadline):
-        if not wanted:
-            return
         found = [serials_of(tensor) for _, tensor in kept]
-        if not any(serial in wanted for parts in found for serial, _ in parts):
-            continue
-        word = homes.of(index).word
-        for label, parts in zip(label_all(graph, position, index, kept), found, strict=True):
-            for serial, part in parts:
-                if serial in wanted:
-                    wanted.remove(serial)
-                    yield serial, index, f"{with_word(label, part)} {word}".rstrip()
+        if any(serial in wanted for parts in found for serial, _ in parts):
+            word = homes.of(index).word
+            labels = label_all(graph, position, index, kept)
+            for text, (attribute, _), parts in zip(labels, kept, found, strict=True):
+                for serial, part in parts:
+                    if serial in wanted:
+                        wanted.remove(serial)
+                        whole = f"{with_word(text, part)} {word}".rstrip()
+                        yield Label(serial, index, attribute, whole)
+            if not wanted:
+                return
 
 
 def find_label(root: Any, label: str) -> torch.Tensor | None:

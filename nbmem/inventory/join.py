@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -26,6 +27,7 @@ from nbmem.inventory.rows import (
     OF_STEP,
     OPTIMIZER_STATE,
     PARAMETER,
+    SAVED,
     UNKNOWN,
     Row,
 )
@@ -33,7 +35,7 @@ from nbmem.inventory.trail import STATE
 from nbmem.records import Note, StorageRecord
 
 if TYPE_CHECKING:
-    from nbmem.heap import HeapScan, StorageTable
+    from nbmem.heap import HeapScan, StorageRef, StorageTable
     from nbmem.inventory.trail import Link, Trail
 
 OriginOf = Callable[[int], tuple[int | None, int | None]]
@@ -63,26 +65,33 @@ class Join:
         """Takes up the named tensors; a storage has all names of all tensors that share it."""
         trail = self._trail
         rows_of = [self._show(thing, True) for thing in trail.tensors]
+        plain = [not (n.within == STATE or n.cached or n.tensor) for n in trail.nodes]
+        plain.append(True)  # of NAMELESS, which is -1
         for link, name in zip(trail.links, self._names.texts):  # noqa: B905  may be fewer
-            self._take_link(link, name, rows_of[link[0]])
+            step = link.step
+            if plain[link.node] and step in _SIMPLE:
+                category, rank, module = OF_STEP[step], FIRST, None
+            else:
+                category, rank, module = self._facts_of(link)
+            for row, word in rows_of[link.tensor]:
+                row.add_name(f"{name} ({word})" if word else name, rank)
+                if step is Step.VARIABLE and row.best is trail.tensors[link.tensor]:
+                    row.lead_with(name)
+                if category < row.category:
+                    row.category = category
+                row.module = row.module or module
         for index, more in trail.more.items():
             for row, _ in rows_of[index]:
                 row.more += more
 
-    def _take_link(self, link: Link, name: str, shown: Shown) -> None:
-        tensor, node, step, _ = link
-        in_state = node != NAMELESS and self._trail.nodes[node].within == STATE
+    def _facts_of(self, link: Link) -> tuple[int, int, str | None]:
+        """Returns what the storage is for, the rank of the name, and the module."""
+        in_state = link.node != NAMELESS and self._trail.nodes[link.node].within == STATE
         kind = self._trail.step_of_wrapper(link)
         category = OPTIMIZER_STATE if in_state else OF_STEP[kind]
-        rank = self._rank_of(link, in_state)
-        for row, word in shown:
-            row.add_name(f"{name} ({word})" if word else name, rank)
-            if step is Step.VARIABLE and row.best is self._trail.tensors[tensor]:
-                row.lead_with(name)
-            if category < row.category:
-                row.category = category
-            if row.module is None and (in_state or kind in _OF_MODULE):
-                row.module = self._modules.of_link(link)
+        placed = in_state or kind in _OF_MODULE
+        module = self._modules.of_link(link) if placed else None
+        return category, self._rank_of(link, in_state), module
 
     def _rank_of(self, link: Link, in_state: bool) -> int:
         if link.step is Step.GRADIENT:
@@ -104,77 +113,88 @@ class Join:
             if id(tensor) not in self._pieces and not (nested and is_nested(tensor)):
                 self._show(tensor, False)
                 self._take_gradient(tensor)
-        for node, attribute, tensor in self._scan.graph.saved():
-            for row, _ in self._rows_of(tensor):
-                row.saved_by = row.saved_by or f"{node.kind}.{attribute}"
-                row.show(tensor, False)
-            if attribute == "variable":
-                self._take_saved_leaf(tensor)
+        self._take_graphs()
+
+    def _take_graphs(self) -> None:
+        graph, told = self._scan.graph, set[int]()
+        for index, node in enumerate(graph.nodes):
+            kept = node.saved
+            if node.hooks and not told.issuperset(node.hooks):
+                kept = graph.kept(index)
+                told.update(node.hooks)
+            for attribute, tensor in kept:
+                for row, _ in self._rows_of(tensor):
+                    if row.saved_at is None:
+                        row.saved_at = (index, attribute)
+                    row.show(tensor, False)
+                if attribute == "variable":
+                    self._take_saved_leaf(tensor)
 
     def name_saved(self, roots: list[str | None], deadline: float) -> None:
         """Names what only graphs keep after the named tensors that the graphs belong to.
+
+        What several graphs keep is told with the first.
 
         Args:
             roots: the names of the scan's `first`.
             deadline: of `time.perf_counter`.
         """
-        for number, wanted in self._wanted_by_root().items():
-            root, name = self._scan.roots[number], roots[number]
-            if root is None or name is None:
+        graph, told = self._scan.graph, set[int]()
+        for root, name in zip(self._scan.roots, roots, strict=True):
+            if root is None or name is None or root in told:
                 continue
-            rank = OF_GRAPH
-            labels = label_storages(
-                self._scan.graph, root, wanted, self._serials_of, self._homes, deadline
-            )
-            for serial, node, label in labels:
-                row = self._rows[serial]
-                row.add_name(join_name(name, label), rank)
-                row.saved_in = self._homes.of(node).module
-                row.saved_by = label.partition(" ")[2].partition(" ")[0]
+            wanted = self._nameless_in(graph.reach(root, told))
+            if wanted:
+                self._name_graph(root, name, wanted, deadline)
             if wanted and time.perf_counter() > deadline:
                 sentence = "names incomplete: budget reached before all graphs were walked"
                 self.notes.append(Note("names", "budget", sentence))
                 return
 
-    def place_saved(self) -> None:
-        """Tells the modules of what graphs keep that no name leads to."""
-        graph = self._scan.graph
-        for index, node in enumerate(graph.nodes):
-            for attribute, tensor in node.saved:
-                for row, _ in self._rows_of(tensor):
-                    mine = row.saved_by == f"{node.kind}.{attribute}"
-                    if mine and row.lacks_name and row.saved_in is None:
-                        row.saved_in = self._homes.of(index).module
-
-    def _wanted_by_root(self) -> dict[int, set[int]]:
-        """Returns, for each of the scan's `first`, the serials that its graph keeps without a name.
-
-        What several graphs keep is told with the first.
-        """
-        graph, told, claimed = self._scan.graph, set[int](), set[int]()
-        wanted: dict[int, set[int]] = {}
-        for number, root in enumerate(self._scan.roots):
-            if root is None or root in told:
-                continue
-            for index in graph.reach(root, told):
-                for tensor in graph.kept(index):
-                    for serial, _ in self._serials_of(tensor):
-                        if serial not in claimed and self._rows[serial].lacks_name:
-                            claimed.add(serial)
-                            wanted.setdefault(number, set()).add(serial)
+    def _nameless_in(self, indices: list[int]) -> set[int]:
+        """Returns the serials of what these nodes keep that has no name yet."""
+        graph, rows, entries = self._scan.graph, self._rows, self._entries
+        wanted: set[int] = set()
+        for index in indices:
+            for _, tensor in graph.kept(index):
+                ref = entries.get(id(tensor))
+                if ref is None:
+                    wanted.update(n for n, _ in self._serials_of(tensor) if rows[n].lacks_name)
+                elif rows[ref.serial].lacks_name:
+                    wanted.add(ref.serial)
         return wanted
+
+    def _name_graph(self, root: int, name: str, wanted: set[int], deadline: float) -> None:
+        graph, homes = self._scan.graph, self._homes
+        for label in label_storages(graph, root, wanted, self._serials_of, homes, deadline):
+            row = self._rows[label.serial]
+            row.add_name(join_name(name, label.text), OF_GRAPH)
+            row.saved_at = (label.node, label.attribute)
 
     # -- records -----------------------------------------------------------------------------
 
     def write_records(self, origin_of: OriginOf) -> list[StorageRecord]:
         """Returns the records of all storages that live."""
-        rows, unseen, runs = self._rows, Row(), accelerator_runs()
-        records = []
-        for ref in self._table.live():
-            row = rows.get(ref.serial, unseen)
-            pinned = runs and ref.device == "cpu" and row.best is not None and is_pinned(row.best)
-            records.append(row.write(ref, origin_of(ref.serial), pinned))
-        return records
+        rows, unseen = self._rows, Row()
+        refs = self._table.live()
+        records = [self._write(rows.get(ref.serial, unseen), ref, origin_of) for ref in refs]
+        if not accelerator_runs():
+            return records
+        return [self._with_pinned(record) for record in records]
+
+    def _write(self, row: Row, ref: StorageRef, origin_of: OriginOf) -> StorageRecord:
+        if row.category != UNKNOWN or row.saved_at is None:
+            return row.write(ref, origin_of(ref.serial))
+        node, attribute = row.saved_at
+        row.category, row.module = SAVED, self._homes.of(node).module
+        saved_by = f"{self._scan.graph.nodes[node].kind}.{attribute}"
+        return row.write(ref, origin_of(ref.serial), saved_by)
+
+    def _with_pinned(self, record: StorageRecord) -> StorageRecord:
+        best = self._rows[record.key].best if record.key in self._rows else None
+        if record.device != "cpu" or best is None or not is_pinned(best):
+            return record
+        return replace(record, pinned=True)
 
     # -- rows --------------------------------------------------------------------------------
 
@@ -231,4 +251,11 @@ class Join:
             row.is_for(category)
 
 
+_SIMPLE = frozenset(Step) - {
+    Step.OUTPUT,
+    Step.PARAMETER,
+    Step.BUFFER,
+    Step.GRADIENT,
+    Step.STATE,
+}
 _OF_MODULE = frozenset((Step.PARAMETER, Step.BUFFER, Step.GRADIENT, Step.STATE))

@@ -88,7 +88,6 @@ def _list_all(
         join.take_scan()
         deadline = time.perf_counter() + left
         join.name_saved([_name_of(place, trail, names) for _, place in roots], deadline)
-        join.place_saved()
         records = join.write_records(origin_of)
         notes = (*scan.notes, *trail.notes, *join.notes)
     records.sort(key=attrgetter("bytes"), reverse=True)  # ties stay in the order of their keys

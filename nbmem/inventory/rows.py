@@ -49,8 +49,7 @@ class Row:
         "more",
         "names",
         "rank",
-        "saved_by",
-        "saved_in",
+        "saved_at",
         "seen",
         "views",
     )
@@ -65,10 +64,8 @@ class Row:
         self.led = False
         self.rank = FIRST
         self.module: str | None = None
-        self.saved_by: str | None = None
-        """The graph node and its value that keep it."""
-        self.saved_in: str | None = None
-        """The module of that node's operation."""
+        self.saved_at: tuple[int, str] | None = None
+        """The graph's node that keeps it, by index, and which of the node's values it is."""
         self.seen = False
         """Whether Python holds it, be it as a bare storage."""
 
@@ -125,32 +122,30 @@ class Row:
             self.category = category
 
     def write(
-        self, ref: StorageRef, origin: tuple[int | None, int | None], pinned: bool
+        self,
+        ref: StorageRef,
+        origin: tuple[int | None, int | None],
+        saved_by: str | None = None,
     ) -> StorageRecord:
         """Returns the record of the storage."""
         dtype, shape, notes = _show_best(self.best, ref.bytes)
         if self.more:
             notes = (*notes, Note("names", "more", f"It has {self.more:,} more names."))
-        category, module, saved_by = self.category, self.module, None
-        if self.saved_by is not None and category == UNKNOWN:
-            category, module, saved_by = SAVED, self.saved_in, self.saved_by
         return StorageRecord(
             ref.serial,
             ref.bytes,
-            ref.device,
+            ref.total.device,
             dtype,
             shape,
-            CATEGORIES[category],
+            CATEGORIES[self.category],
             self.names,
             *origin,
             self.views,
             self.seen,
             notes,
             1,
-            module,
+            self.module,
             saved_by,
-            None,
-            pinned,
         )
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
@@ -42,7 +42,6 @@ _MODULE_PARTS = (
     ("_buffers", Step.BUFFER),
     ("_modules", Step.MODULE),
 )
-_PART_NAMES = frozenset(name for name, _ in _MODULE_PARTS)
 
 
 class BudgetReached(Exception):  # noqa: N818  it is no error: the walk ends here
@@ -291,8 +290,9 @@ class NameWalk:
     ) -> None:
         skipped = self._skipped
         for position, (name, child) in enumerate(pairs):
-            if id(type(child)) in skipped:
-                continue
+            cls = type(child)
+            if id(cls) in skipped or (cls is OrderedDict and not child):
+                continue  # a module has ten empty dicts of hooks
             if type(name) is not str:
                 self._look_at(child, node, Step.ATTRIBUTE_AT, position)
             elif name not in but:
@@ -332,12 +332,15 @@ class NameWalk:
                 self._look_at(hooks_of(value), node, Step.ATTRIBUTE, name)
 
     def _visit_module(self, value: Any, reader: Reader, node: int) -> None:
-        pairs = list(dict.items(reader.dict_of.__get__(value)))
-        parts = {name: part for name, part in pairs if _is_module_part(name, part)}
+        attributes = reader.dict_of.__get__(value)
+        parts = []
         for name, step in _MODULE_PARTS:
-            if name in parts:
-                self._look_at_pairs(list(dict.items(parts[name])), node, (step, step, None))
-        self._look_at_attributes(pairs, node, but=parts)
+            part: Any = dict.get(attributes, name)
+            if _is_module_part(part):
+                parts.append(name)
+                if dict.__len__(part):
+                    self._look_at_pairs(list(dict.items(part)), node, (step, step, None))
+        self._look_at_attributes(list(dict.items(attributes)), node, but=parts)
 
     def _visit_optimizer(self, value: Any, reader: Reader, node: int) -> None:
         pairs = list(dict.items(reader.dict_of.__get__(value)))
@@ -362,11 +365,9 @@ class NameWalk:
             self._spend(1)
 
 
-def _is_module_part(name: Any, part: Any) -> bool:
+def _is_module_part(part: Any) -> bool:
     """Returns whether it is `_parameters`, `_buffers` or `_modules` as `nn.Module` keeps them."""
-    if type(name) is not str or name not in _PART_NAMES or not issubclass(type(part), dict):
-        return False
-    return all(type(key) is str for key in list(dict.keys(part)))
+    return issubclass(type(part), dict) and all(type(key) is str for key in list(dict.keys(part)))
 
 
 def _all_indices(shape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:

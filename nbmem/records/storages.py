@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nbmem.records.notes import Note
+from nbmem.records.quick import quick
 
 CATEGORIES = (
     "parameter",
@@ -18,6 +19,7 @@ CATEGORIES = (
 """What a storage is for, in the order in which a storage that is several things is counted."""
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class StorageRecord:
     """One live storage: its views and ties are counted once, under it."""
