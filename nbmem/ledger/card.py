@@ -87,7 +87,7 @@ def total_sum(use: CardUse, reserved: LedgerLine) -> LedgerSum:
     lines.append(LedgerLine("free", "free", card.free, equals=_query("free", card)))
     what = "the MIG instance's total" if card.instance else "the card's total"
     total = LedgerLine("total", what, card.total, equals=_query("total", card))
-    return LedgerSum("total", _derive(lines, card.total), total, _card_notes(use))
+    return LedgerSum("total", _derive(lines, card), total, _card_notes(use))
 
 
 def _card_notes(use: CardUse) -> tuple[Note, ...]:
@@ -112,12 +112,18 @@ def _users(use: CardUse, reserved: int | None) -> list[LedgerLine]:
     return [context, others]
 
 
-def _derive(lines: Sequence[LedgerLine], total: int) -> tuple[LedgerLine, ...]:
-    """Returns the lines with what they leave of the total in the one that is derived."""
+def _derive(lines: Sequence[LedgerLine], card: CardMemory) -> tuple[LedgerLine, ...]:
+    """Returns the lines with what they leave of the total in the one that is derived.
+
+    Where none is so far, one joins: the driver's figures by process never add up to what is used.
+    """
     known = [line.bytes for line in lines if not line.derived]
     if None in known:
         return tuple(lines)
-    left = total - sum(size for size in known if size is not None)
+    left = card.total - sum(size for size in known if size is not None)
+    if left and len(known) == len(lines):
+        equals = f"{_query('used', card)} − the processes"
+        return (*lines, LedgerLine("unlisted", _UNLISTED, left, derived=True, equals=equals))
     return tuple(replace(line, bytes=left) if line.derived else line for line in lines)
 
 
@@ -133,6 +139,7 @@ def _asked(card: CardMemory) -> str:
 
 
 _TABLE = "nvidia-smi: GPU Memory"
+_UNLISTED = "in use by no process that is listed"
 _CONTEXT = "this process's CUDA context and other libraries"
 _OTHER_USE = "this process's CUDA context and other libraries, and other processes"
 _NOT_LISTED = Note(
@@ -156,7 +163,7 @@ _TOO_LITTLE = Note(
 _OLD_DRIVER = Note(
     "driver",
     "not_told",
-    "This driver counts what it keeps for itself as used: that is in no line of its own.",
+    "This driver counts what it keeps for itself as used: it has no line of its own.",
 )
 _UNTOLD = Note(
     "other processes",

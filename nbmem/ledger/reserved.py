@@ -68,11 +68,11 @@ def _parts_of_cached(
     """Returns what of the cached bytes is not simply free, and why it may be too little."""
     parts = []
     if state.inactive_split is not None:
-        label, equals = "of it fragmented", calls.stat("inactive_split_bytes")
+        label, equals = "fragmented", calls.stat("inactive_split_bytes")
         size = state.inactive_split
         parts.append(LedgerLine("fragmented", label, size, equals=equals, part_of="cached"))
     if join is not None and join.free_private:
-        label = "of it in private pools (CUDA graphs)"
+        label = "in private pools (CUDA graphs)"
         equals = f"block by block: {calls.snapshot}"
         parts.append(
             LedgerLine("private", label, join.free_private, equals=equals, part_of="cached")

@@ -20,10 +20,11 @@ MAX_ROWS = 50
 WORKSPACE, GRAPH, FREED, UNKNOWN = "library workspace", "CUDA graph", "freed tensor", "unknown"
 LIVE, WAITING = "live", "waits for a stream"
 _LINES = {
-    WORKSPACE: "library workspaces (cuBLAS)",
-    GRAPH: "private pools of CUDA graphs, without a tensor",
-    UNKNOWN: "blocks without a tensor in Python",
+    WORKSPACE: ("library workspace", "library workspaces (cuBLAS)"),
+    GRAPH: ("CUDA graph", "private pools of CUDA graphs, without a tensor"),
+    UNKNOWN: ("not found", "blocks without a tensor in Python"),
 }
+"""Code and label of the line of each kind: `unknown` is the code of a category already."""
 _WORKSPACE_FRAMES = ("workspace", "blashandle", "blaslthandle")
 
 
@@ -35,8 +36,8 @@ def unclaimed_lines(
     for part in unclaimed:
         sizes[kind_of(part.block, workspaces)].append(part.bytes)
     return [
-        LedgerLine(kind, label, sum(sizes[kind]), len(sizes[kind]), equals=equals)
-        for kind, label in _LINES.items()
+        LedgerLine(code, label, sum(sizes[kind]), len(sizes[kind]), equals=equals)
+        for kind, (code, label) in _LINES.items()
         if kind in sizes
     ]
 

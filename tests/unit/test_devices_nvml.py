@@ -12,6 +12,8 @@ from nbmem.devices.protocols import CounterUnavailableError
 
 GIB = 2**30
 MIB = 2**20
+ONE, TWO, THREE = range(2**30, 2**30 + 3)
+"""Numbers that no process of this system can have."""
 
 
 @pytest.fixture
@@ -153,20 +155,20 @@ def test_a_mig_instance_says_that_it_is_one(start):
 def test_processes_are_listed_once_largest_first_with_the_drivers_names(start):
     nvml, driver = start(card("a"))
     driver.processes = {
-        "Compute": [process(10, 5 * MIB), process(11, 7 * MIB)],
-        "Graphics": [process(12, 6 * MIB), process(11, 7 * MIB)],
+        "Compute": [process(ONE, 5 * MIB), process(TWO, 7 * MIB)],
+        "Graphics": [process(THREE, 6 * MIB), process(TWO, 7 * MIB)],
     }
-    driver.names = {10: b"python", 11: "train --large", 12: b"/usr/bin/Xorg"}
+    driver.names = {ONE: b"python", TWO: "train --large", THREE: b"/usr/bin/Xorg"}
     assert [
-        (11, "train --large", 7 * MIB, False),
-        (12, "/usr/bin/Xorg", 6 * MIB, False),
-        (10, "python", 5 * MIB, False),
+        (TWO, "train --large", 7 * MIB, False),
+        (THREE, "/usr/bin/Xorg", 6 * MIB, False),
+        (ONE, "python", 5 * MIB, False),
     ] == [(row.pid, row.name, row.bytes, row.own) for row in nvml.processes(0, None)]
 
 
 def test_this_process_is_marked_and_named_by_the_system_where_the_driver_is_silent(start):
     nvml, driver = start(card("a"))
-    driver.processes = {"Compute": [process(os.getpid(), 5 * MIB), process(0, MIB)]}
+    driver.processes = {"Compute": [process(os.getpid(), 5 * MIB), process(ONE, MIB)]}
     own, other = nvml.processes(0, None)
     assert (os.getpid(), True) == (own.pid, own.own)
     assert psutil.Process().name() == own.name
@@ -183,8 +185,8 @@ def test_a_number_of_another_pid_namespace_is_never_named_by_this_one(start):
 
 def test_a_process_whose_memory_is_not_told_has_none_and_stands_last(start):
     nvml, driver = start(card("a"))
-    driver.processes = {"Compute": [process(10, None), process(11, 1)]}
-    assert [(11, 1), (10, None)] == [(row.pid, row.bytes) for row in nvml.processes(0, None)]
+    driver.processes = {"Compute": [process(ONE, None), process(TWO, 1)]}
+    assert [(TWO, 1), (ONE, None)] == [(row.pid, row.bytes) for row in nvml.processes(0, None)]
 
 
 def test_a_card_that_lists_no_processes_says_so(start):

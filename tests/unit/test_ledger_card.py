@@ -8,6 +8,7 @@ from simulated_cuda import block, segment
 from simulated_nvml import card, process
 
 BASE = 0x7F00_0000_0000
+FIRST, SECOND = 2**30, 2**30 + 1  # numbers that no process of this system can have
 CARD = {"total": 8 * GIB, "used": 3 * GIB}  # of which the driver keeps 512 MiB beyond `used`
 FREE = 8 * GIB - 3 * GIB - 512 * MIB
 
@@ -27,8 +28,8 @@ def runs(machine, *processes, kind="Compute"):
 
 
 def test_the_card_is_this_process_others_the_driver_and_free(machine):
-    runs(machine, (os.getpid(), GIB + 400 * MIB), (4711, GIB), (4712, 600 * MIB))
-    machine.driver.names = {4711: "train.py"}
+    runs(machine, (os.getpid(), GIB + 400 * MIB), (FIRST, GIB), (SECOND, 600 * MIB))
+    machine.driver.names = {FIRST: "train.py"}
     ledger = machine.gpu()
     total = sum_called(ledger, "total")
     assert {
@@ -37,18 +38,19 @@ def test_the_card_is_this_process_others_the_driver_and_free(machine):
         "other processes": GIB + 600 * MIB,
         "driver": 512 * MIB,
         "free": FREE,
+        "unlisted": 24 * MIB,  # used 3,072 MiB, of which 3,048 are some process's
     } == lines(total)
     assert 8 * GIB == total.total.bytes
-    assert 24 * MIB == total.remainder  # used 3,072 MiB, of which 3,048 are some process's
-    assert not any(line.derived for line in total.lines)
-    assert [(4711, "train.py", GIB), (4712, None, 600 * MIB)] == [
+    assert ["unlisted"] == [line.code for line in total.lines if line.derived]
+    assert closes(total)
+    assert [(FIRST, "train.py", GIB), (SECOND, None, 600 * MIB)] == [
         (row.pid, row.name, row.bytes) for row in ledger.processes[1:] if not row.own
     ]
     assert (os.getpid(), True) == (ledger.processes[0].pid, ledger.processes[0].own)
 
 
 def test_each_line_names_the_figure_of_nvidia_smi(machine):
-    runs(machine, (os.getpid(), GIB + 400 * MIB), (4711, GIB))
+    runs(machine, (os.getpid(), GIB + 400 * MIB), (FIRST, GIB))
     total = sum_called(machine.gpu(), "total")
     one = "-i GPU-00000000-1111-2222-3333-4444"
     assert [
@@ -57,6 +59,7 @@ def test_each_line_names_the_figure_of_nvidia_smi(machine):
         "nvidia-smi: GPU Memory of the other processes",
         f"nvidia-smi --query-gpu=memory.reserved {one}",
         f"nvidia-smi --query-gpu=memory.free {one}",
+        f"nvidia-smi --query-gpu=memory.used {one} − the processes",
     ] == [line.equals for line in total.lines]
     assert f"nvidia-smi --query-gpu=memory.total {one}" == total.total.equals
 
@@ -86,7 +89,7 @@ def is_merged(total):
 
 
 def test_in_a_container_where_this_process_is_not_listed_one_line_is_derived(machine):
-    runs(machine, (4711, GIB + 400 * MIB), (4712, GIB))
+    runs(machine, (FIRST, GIB + 400 * MIB), (SECOND, GIB))
     ledger = machine.gpu()
     total = sum_called(ledger, "total")
     assert is_merged(total)
@@ -94,7 +97,7 @@ def test_in_a_container_where_this_process_is_not_listed_one_line_is_derived(mac
         "The driver does not list this process (inside a container its numbers are not the "
         "driver's), so its context can't be told from other processes."
     ] == sentences(total.notes)
-    assert [(4711, False), (4712, False)] == [(row.pid, row.own) for row in ledger.processes]
+    assert [(FIRST, False), (SECOND, False)] == [(row.pid, row.own) for row in ledger.processes]
 
 
 def test_in_a_container_that_lists_no_process_at_all_one_line_is_derived(machine):
@@ -105,7 +108,7 @@ def test_in_a_container_that_lists_no_process_at_all_one_line_is_derived(machine
 
 
 def test_in_a_container_where_this_number_is_another_process_it_is_not_believed(machine):
-    runs(machine, (os.getpid(), 300 * MIB), (4712, GIB + 400 * MIB))
+    runs(machine, (os.getpid(), 300 * MIB), (SECOND, GIB + 400 * MIB))
     total = sum_called(machine.gpu(), "total")
     assert is_merged(total)
     assert [
@@ -115,7 +118,7 @@ def test_in_a_container_where_this_number_is_another_process_it_is_not_believed(
 
 
 def test_under_wsl_where_no_process_has_a_figure_one_line_is_derived(machine):
-    runs(machine, (os.getpid(), None), (4711, None))
+    runs(machine, (os.getpid(), None), (FIRST, None))
     ledger = machine.gpu()
     total = sum_called(ledger, "total")
     assert is_merged(total)
@@ -137,7 +140,7 @@ def test_where_processes_are_not_listed_at_all_the_sum_still_closes(machine):
 
 
 def test_where_only_this_process_has_a_figure_the_others_are_derived(machine):
-    runs(machine, (os.getpid(), GIB + 400 * MIB), (4711, None))
+    runs(machine, (os.getpid(), GIB + 400 * MIB), (FIRST, None))
     total = sum_called(machine.gpu(), "total")
     assert {
         "reserved": GIB,
@@ -153,7 +156,7 @@ def test_where_only_this_process_has_a_figure_the_others_are_derived(machine):
 def test_before_this_process_uses_the_card_it_says_who_does(monkeypatch):
     machine = Machine(monkeypatch, started=False, cards=[card("0", **CARD)])
     machine.cuda.contexts = set()
-    runs(machine, (4711, 3 * GIB))
+    runs(machine, (FIRST, 3 * GIB))
     total = sum_called(machine.gpu(), "total")
     assert {
         "reserved": 0,
@@ -171,11 +174,14 @@ def test_an_old_driver_counts_what_it_keeps_as_used_and_this_is_said(machine):
     runs(machine, (os.getpid(), 3 * GIB))
     total = sum_called(machine.gpu(), "total")
     assert {
-        "reserved": GIB, "context": 2 * GIB, "other processes": 0, "free": FREE,
-    } == lines(total)  # fmt: skip
-    assert 512 * MIB == total.remainder
+        "reserved": GIB,
+        "context": 2 * GIB,
+        "other processes": 0,
+        "free": FREE,
+        "unlisted": 512 * MIB,
+    } == lines(total)
     assert [
-        "This driver counts what it keeps for itself as used: that is in no line of its own."
+        "This driver counts what it keeps for itself as used: it has no line of its own."
     ] == sentences(total.notes)
 
 
@@ -185,7 +191,7 @@ def test_on_a_mig_instance_the_sum_is_the_instances(monkeypatch):
     machine.driver.mig = {"MIG-77": 2 * GIB}  # of which 1 GiB is in use, 512 MiB kept
     machine.cuda.devices[0].hold(segment(BASE, block(256 * MIB)))
     machine.find(256 * MIB, BASE)
-    runs(machine, (os.getpid(), 600 * MIB), (4711, 424 * MIB))
+    runs(machine, (os.getpid(), 600 * MIB), (FIRST, 424 * MIB))
     total = sum_called(machine.gpu(), "total")
     assert {
         "reserved": 256 * MIB,
@@ -206,7 +212,7 @@ def test_a_card_named_by_its_uuid_is_that_card(monkeypatch):
     machine = Machine(monkeypatch, started=False, cards=cards)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-bb")
     machine.cuda.contexts = set()
-    runs(machine, (4711, 2 * GIB))
+    runs(machine, (FIRST, 2 * GIB))
     total = sum_called(machine.gpu(), "total")
     assert 8 * GIB - 2 * GIB - 512 * MIB == lines(total)["free"]
     assert total.total.equals.endswith("-i GPU-bbbbbbbb-1")
@@ -236,7 +242,8 @@ def test_without_a_driver_the_ledger_ends_at_reserved_and_says_why(machine):
     ] == sentences(ledger.notes)
 
 
-def test_processes_that_come_while_reading_leave_a_remainder_that_is_shown(machine):
-    runs(machine, (os.getpid(), GIB + 400 * MIB), (4711, 4 * GIB))
+def test_processes_that_come_while_reading_leave_less_than_nothing_and_it_is_shown(machine):
+    runs(machine, (os.getpid(), GIB + 400 * MIB), (FIRST, 4 * GIB))
     total = sum_called(machine.gpu(), "total")
-    assert 3 * GIB - (5 * GIB + 400 * MIB) == total.remainder < 0
+    assert 3 * GIB - (5 * GIB + 400 * MIB) == lines(total)["unlisted"]
+    assert closes(total)

@@ -234,7 +234,7 @@ def test_a_ledger_says_when_it_was_taken_and_what_the_inventory_noted(monkeypatc
 def test_a_ledger_survives_json(monkeypatch):
     machine = Machine(monkeypatch, cards=[card("0", used=2 * GIB)])
     machine.driver.cards[0].uuid = "GPU-00000000-1111-2222-3333-4444"
-    machine.driver.processes = {"Compute": [process(4711, None)]}
+    machine.driver.processes = {"Compute": [process(2**30, None)]}
     frames = [frame("train.py", 3, "step")]
     machine.cuda.devices[0].hold(segment(4096, block(1024, 1000), block(512, frames=frames)))
     machine.find(1000, 4096)
