@@ -246,3 +246,47 @@ def test_training_is_bit_by_bit_what_it_is_without_looking(model, mode, allocato
 @pytest.mark.parametrize(("model", "mode"), [(model, mode) for model in SMALL for mode in MODES])
 def test_looking_leaves_the_allocator_as_it_was(model, mode, allocator, allocator_while_looking):
     assert allocator.rows(model, mode) == allocator_while_looking.rows(model, mode)
+
+
+def forward_and_see_inputs(notebook):
+    """Runs forward; returns {address of a storage: names of the modules that it went into}."""
+    went_into = {}
+    names = {module: f"model.{name}" for name, module in notebook.names["model"].named_modules()}
+
+    def see(module, inputs, _output):
+        went_into.setdefault(inputs[0].untyped_storage().data_ptr(), set()).add(names[module])
+
+    hook = torch.nn.modules.module.register_module_forward_hook(see)
+    try:
+        notebook.names["opt"] = OPTIMIZERS["sgd"](notebook.names["model"].parameters())
+        notebook.forward()
+    finally:
+        hook.remove()
+    return went_into
+
+
+SAVED_INPUTS = (
+    "AddmmBackward0.mat1",
+    "ConvolutionBackward0.input",
+    "NativeBatchNormBackward0.input",
+    "NativeLayerNormBackward0.input",
+)
+"""What the operations of layers with weights save of what went into them."""
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_what_a_layer_saved_of_its_input_is_told_as_of_that_layer(model):
+    notebook, table = Notebook(model, "plain"), StorageTable()
+    went_into = forward_and_see_inputs(notebook)
+    records = take_inventory(table, notebook.names, budget=60, now=0.0).storages
+    address = {entry.serial: entry().data_ptr() for entry in table.live()}
+    inputs = [record for record in records if record.saved_by in SAVED_INPUTS]
+    wrong = [
+        (record.module, record.saved_by, record.shape)
+        for record in inputs
+        if record.module not in went_into[address[record.key]]
+    ]
+    assert [] == wrong
+    assert inputs or model == "lstm"
+    homeless = [record for record in records if record.saved_by and record.module is None]
+    assert [] == homeless
