@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections import deque
 from dataclasses import dataclass, field
-from statistics import median
+from itertools import combinations, pairwise
+from statistics import median_high, median_low
 from typing import TYPE_CHECKING
 
 from nbmem.origins import CellRun, Origins
@@ -123,20 +124,31 @@ class Rerun:
 
 
 def growth_of(points: Sequence[tuple[int, int]]) -> int:
-    """Returns by how many bytes a run grew: the median slope between any two of the last runs.
+    """Returns by how many bytes a run grew, over the last runs, given as (run, bytes).
+
+    Two medians have to agree, and the smaller one counts: that of the growth from run to run,
+    which a step that comes once does not move, and that of the slopes between any two runs, which
+    to and fro does not move.
 
     >>> growth_of([(1, 100), (2, 200), (3, 300)])
     100
-    >>> growth_of([(1, 100), (2, 100), (3, 900), (4, 100), (5, 100)])
+    >>> growth_of([(1, 100), (2, 900), (3, 900)])
     0
     """
     last = points[-_LAST:]
-    slopes = [
-        (size - earlier) / (run - before)
-        for index, (run, size) in enumerate(last)
-        for before, earlier in last[:index]
-    ]
-    return round(median(slopes))
+    steps = _middle([_slope(*pair) for pair in pairwise(last)])
+    slopes = _middle([_slope(*pair) for pair in combinations(last, 2)])
+    smaller: float = min(steps, slopes, key=abs)
+    return 0 if steps * slopes < 0 else round(smaller)
+
+
+def _slope(one: tuple[int, int], other: tuple[int, int]) -> float:
+    return (other[1] - one[1]) / (other[0] - one[0])
+
+
+def _middle(values: list[float]) -> float:
+    """Returns the median; where two are in the middle, the one nearer to 0."""
+    return min(median_low(values), median_high(values), key=abs)
 
 
 def made_as(storage: StorageRecord) -> str:
