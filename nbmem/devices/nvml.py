@@ -31,8 +31,8 @@ class CardMemory:
     reserved: int | None = None
     """What the driver and the firmware keep for themselves; None where an old driver counts it as
     used."""
-    uuid: str = ""
-    """As `nvidia-smi -i` takes it."""
+    selector: str = ""
+    """The card as `nvidia-smi -i` takes it: the driver's number of it; an instance's UUID."""
     instance: bool = False
     """It is a MIG instance, and these are its figures, not the card's."""
 
@@ -65,7 +65,7 @@ class Nvml:
             total=int(info.total),
             free=int(info.free),
             reserved=_reserved(info),
-            uuid=self._uuid(handle),
+            selector=_selector(self._api, handle),
             instance=_is_instance(self._api, handle),
         )
 
@@ -112,11 +112,6 @@ class Nvml:
         if refusal is not None:
             raise CounterUnavailableError(refusal)
         return handle
-
-    def _uuid(self, handle: Any) -> str:
-        with contextlib.suppress(Exception):  # it is only told for the user's own check
-            return _text(self._api.nvmlDeviceGetUUID(handle))
-        return ""
 
     def _memory_info(self, handle: Any) -> Any:
         version = getattr(self._api, "nvmlMemory_v2", None)
@@ -218,6 +213,14 @@ def _by_number(api: Any, number: int) -> Any:
 def _reserved(info: Any) -> int | None:
     kept = getattr(info, "reserved", None)
     return None if kept is None else int(kept)
+
+
+def _selector(api: Any, handle: Any) -> str:
+    with contextlib.suppress(Exception):  # it is told for the user's own check only
+        if _is_instance(api, handle):
+            return _text(api.nvmlDeviceGetUUID(handle))
+        return str(_number(api.nvmlDeviceGetIndex(handle)))
+    return ""
 
 
 def _is_instance(api: Any, handle: Any) -> bool:

@@ -14,9 +14,9 @@ class Calls:
         self._stats = f"torch.{type_}.memory_stats({index})"
 
     def stat(self, name: str) -> str:
-        """Returns the call that gives a current figure of all pools."""
-        return f"{self._stats}['{name}.all.current']"
+        """Returns the figure: `memory_stats()` has it as `{name}.all.current`."""
+        return f"{self._stats}: {name}"
 
     def minus(self, first: str, second: str) -> str:
-        """Returns the call that gives the difference of two such figures."""
-        return f"{self.stat(first)} − …['{second}.all.current']"
+        """Returns the difference of two such figures."""
+        return f"{self.stat(first)} − {second}"

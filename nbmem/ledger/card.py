@@ -130,12 +130,9 @@ def _derive(lines: Sequence[LedgerLine], card: CardMemory) -> tuple[LedgerLine, 
 def _query(field: str, card: CardMemory) -> str:
     """Returns the figure of nvidia-smi's that a line equals: it queries whole cards only."""
     if card.instance:
-        return f"nvidia-smi: Memory-Usage of {card.uuid}, under MIG devices"
-    return f"nvidia-smi --query-gpu=memory.{field}{_asked(card)}"
-
-
-def _asked(card: CardMemory) -> str:
-    return f" -i {card.uuid}" if card.uuid else ""
+        return f"nvidia-smi: Memory-Usage of {card.selector}, under MIG devices"
+    which = f"-i {card.selector} " if card.selector else ""
+    return f"nvidia-smi {which}--query-gpu=memory.{field}"
 
 
 _TABLE = "nvidia-smi: GPU Memory"

@@ -62,13 +62,16 @@ def _find(
     return FoundStorage(category, storage.nbytes(), address or None)
 
 
-def category_lines(counted: Iterable[tuple[str, int]], equals: str = "") -> list[LedgerLine]:
+SIZES = "sum of tensor.untyped_storage().nbytes()"
+
+
+def category_lines(counted: Iterable[tuple[str, int]]) -> list[LedgerLine]:
     """Returns one line a category that has storages, in the order of `CATEGORIES`."""
     sizes: dict[str, list[int]] = {}
     for category, size in counted:
         sizes.setdefault(category, []).append(size)
     return [
-        LedgerLine(name, CATEGORY_LABELS[name], sum(sizes[name]), len(sizes[name]), equals=equals)
+        LedgerLine(name, CATEGORY_LABELS[name], sum(sizes[name]), len(sizes[name]), equals=SIZES)
         for name in CATEGORIES
         if name in sizes
     ]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from nbmem.devices.capacity import memory_use
 from nbmem.devices.protocols import reading_failed
-from nbmem.ledger.found import category_lines, find_storages
+from nbmem.ledger.found import SIZES, category_lines, find_storages
 from nbmem.records import DeviceLedger, LedgerLine, LedgerSum, Note
 
 if TYPE_CHECKING:
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from nbmem.heap import StorageTable
     from nbmem.records import Inventory
 
-_STORAGES = "the sum of tensor.untyped_storage().nbytes(), each storage once"
 _RSS = "psutil.Process().memory_info().rss"
 _SYSTEM = "psutil.virtual_memory()"
 
@@ -38,7 +37,9 @@ def main_memory_ledger(
 def _storages_sum(inventory: Inventory, table: StorageTable) -> LedgerSum:
     found = find_storages(inventory, table, "cpu")
     lines = category_lines((storage.category, storage.bytes) for storage in found)
-    total = LedgerLine("storages", "torch's storages", table.bytes_on("cpu"), equals=_STORAGES)
+    total = LedgerLine(
+        "storages", "torch's storages", table.bytes_on("cpu"), equals=f"{SIZES}, each once"
+    )
     return LedgerSum("storages", tuple(lines), total)
 
 

@@ -48,6 +48,9 @@ class FakeDriver:
     def nvmlDeviceGetUUID(self, card):
         return card.uuid
 
+    def nvmlDeviceGetIndex(self, card):
+        return self.cards.index(card)
+
     def nvmlDeviceGetName(self, card):
         return card.name
 

@@ -135,7 +135,7 @@ def test_the_card_is_used_kept_by_the_driver_and_free_bytes(start):
     nvml, _ = start(card("a", total=8 * GIB, used=3 * GIB))
     memory = nvml.memory(0, None)
     assert 3 * GIB + GIB // 2 + memory.free == 8 * GIB
-    assert (GIB // 2, "GPU-aaaaaaaa-1", False) == (memory.reserved, memory.uuid, memory.instance)
+    assert (GIB // 2, "0", False) == (memory.reserved, memory.selector, memory.instance)
 
 
 def test_an_old_driver_counts_what_it_keeps_as_used(start):
@@ -149,7 +149,7 @@ def test_an_old_driver_counts_what_it_keeps_as_used(start):
 def test_a_mig_instance_says_that_it_is_one(start):
     nvml, _ = start(card("a", mig=True), mig={"77": 2 * GIB}, visible="MIG-77")
     memory = nvml.memory(0, None)
-    assert (True, "MIG-77") == (memory.instance, memory.uuid)
+    assert (True, "MIG-77") == (memory.instance, memory.selector)
 
 
 def test_processes_are_listed_once_largest_first_with_the_drivers_names(start):

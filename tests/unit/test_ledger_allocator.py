@@ -90,15 +90,13 @@ def test_each_line_names_the_call_with_the_index_of_the_device(monkeypatch):
     assert "torch.cuda.memory_reserved(1)" == reserved.total.equals
     assert [
         "torch.cuda.memory_allocated(1)",
-        f"{stats}['active_bytes.all.current'] − …['allocated_bytes.all.current']",
-        f"{stats}['reserved_bytes.all.current'] − …['active_bytes.all.current']",
-        f"{stats}['inactive_split_bytes.all.current']",
+        f"{stats}: active_bytes − allocated_bytes",
+        f"{stats}: reserved_bytes − active_bytes",
+        f"{stats}: inactive_split_bytes",
     ] == [line.equals for line in reserved.lines]
     told = {line.code: line.equals for line in allocated.lines}
-    assert (
-        f"{stats}['active_bytes.all.current'] − …['requested_bytes.all.current'], of live blocks"
-        == told["rounding"]
-    )
+    assert f"{stats}: active_bytes − requested_bytes, of live blocks" == told["rounding"]
+    assert "sum of tensor.untyped_storage().nbytes()" == told["user"]
 
 
 def test_each_gpu_has_its_own_sums(monkeypatch):

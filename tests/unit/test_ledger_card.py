@@ -52,16 +52,15 @@ def test_the_card_is_this_process_others_the_driver_and_free(machine):
 def test_each_line_names_the_figure_of_nvidia_smi(machine):
     runs(machine, (os.getpid(), GIB + 400 * MIB), (FIRST, GIB))
     total = sum_called(machine.gpu(), "total")
-    one = "-i GPU-00000000-1111-2222-3333-4444"
     assert [
         "torch.cuda.memory_reserved(0)",
         "nvidia-smi: GPU Memory of this process − reserved",
         "nvidia-smi: GPU Memory of the other processes",
-        f"nvidia-smi --query-gpu=memory.reserved {one}",
-        f"nvidia-smi --query-gpu=memory.free {one}",
-        f"nvidia-smi --query-gpu=memory.used {one} − the processes",
+        "nvidia-smi -i 0 --query-gpu=memory.reserved",
+        "nvidia-smi -i 0 --query-gpu=memory.free",
+        "nvidia-smi -i 0 --query-gpu=memory.used − the processes",
     ] == [line.equals for line in total.lines]
-    assert f"nvidia-smi --query-gpu=memory.total {one}" == total.total.equals
+    assert "nvidia-smi -i 0 --query-gpu=memory.total" == total.total.equals
 
 
 def test_alone_on_the_card_others_have_nothing(machine):
@@ -215,7 +214,7 @@ def test_a_card_named_by_its_uuid_is_that_card(monkeypatch):
     runs(machine, (FIRST, 2 * GIB))
     total = sum_called(machine.gpu(), "total")
     assert 8 * GIB - 2 * GIB - 512 * MIB == lines(total)["free"]
-    assert total.total.equals.endswith("-i GPU-bbbbbbbb-1")
+    assert "nvidia-smi -i 1 --query-gpu=memory.total" == total.total.equals
 
 
 def test_without_nvidias_package_the_ledger_ends_at_reserved_and_says_how_to_go_on(monkeypatch):
