@@ -17,6 +17,7 @@ import torch
 
 from nbmem.heap.nodes import SAVED, NodeType, read_node_type
 from nbmem.heap.packed import Finder
+from nbmem.heap.storages import gradient_of
 from nbmem.heap.unwinding import BAND, break_chains, can_break, outlive_the_walk
 
 if TYPE_CHECKING:
@@ -29,6 +30,12 @@ DEEPEST = 4_000
 _FREED = "already been freed"
 """In torch's words where backward has freed what a node kept: then there is nothing to see."""
 _grad_fn_of: Callable[[torch.Tensor], Any] = vars(torch._C.TensorBase)["grad_fn"].__get__
+
+
+_HOOKS = tuple(
+    (name, vars(torch._C.TensorBase)[name].__get__)
+    for name in ("_backward_hooks", "_post_accumulate_grad_hooks")
+)
 
 
 @dataclass(slots=True, eq=False)
@@ -121,6 +128,8 @@ class Graph:
         return (*node.inputs, *node.also, *hooked)
 
 
+GRADIENT = ".grad"
+"""What follows an attribute where the gradient of the tensor is meant."""
 UNPACK_HOOK = "unpack_hook"
 """The attribute under which a hook's closure is told."""
 
@@ -134,8 +143,6 @@ class GraphWalk:
 
     def __init__(self, tensor_types: set[int]) -> None:
         self.graph = Graph()
-        self.leaves: list[torch.Tensor] = []
-        """Leaves found through the graphs; each may have a gradient."""
         self.unreadable = 0
         """Values that raised when they were read."""
         self.packed_away = 0
@@ -238,9 +245,7 @@ class GraphWalk:
             for saved in value if type(value) is tuple else (value,):
                 self._take_saved(attribute, saved, node)
         if kind.leaf_of is not None:
-            leaf = kind.leaf_of(source)
-            node.saved.append(("variable", leaf))
-            self.leaves.append(leaf)
+            self._keep("variable", kind.leaf_of(source), node)
         if kind.attributes_of is not None:
             for name, value in list(kind.attributes_of(source).items()):
                 self._take_held(str(name), self._finder.find((value,)), node)
@@ -253,13 +258,24 @@ class GraphWalk:
         except RuntimeError:  # freed by backward
             return
         if id(type(data)) in self._tensor_types:
-            node.saved.append((attribute, data))
+            self._keep(attribute, data, node)
         elif data is not None:
             tensors = self._finder.find((data,), paths=True)
             self._take_held(attribute, tensors, node)
             self.packed_away += not tensors
         if hook is not None:
             self._take_hook(hook, node)
+
+    def _keep(self, attribute: str, tensor: torch.Tensor, node: GraphNode) -> None:
+        """Takes a tensor, with its gradient and what its hooks hold, if it has any."""
+        node.saved.append((attribute, tensor))
+        gradient = gradient_of(tensor)
+        if gradient is not None:
+            self._take_held(attribute + GRADIENT, (gradient,), node)
+        for name, hooks_of in _HOOKS:
+            hooks = hooks_of(tensor)
+            if hooks is not None:
+                self._take_held(f"{attribute}.{name}", self._finder.find((hooks,)), node)
 
     def _take_held(self, name: str, tensors: Iterable[torch.Tensor], node: GraphNode) -> None:
         """Takes tensors that Python objects keep, which may have graphs of their own."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 import types
 import weakref
 from collections import deque
@@ -91,6 +92,9 @@ class Finder:
     def _referents(self, item: Any, kind: type) -> list[Any]:
         if kind is types.FunctionType:
             return held_by_function(item)
+        numpy = sys.modules.get("numpy")
+        if numpy is not None and kind is numpy.ndarray:
+            return held_by_array(item)
         if not gc.is_tracked(item) and kind is not tuple and kind is not types.CellType:
             return []
         return gc.get_referents(item) if self._may_be_followed(kind) else []
@@ -107,6 +111,12 @@ class Finder:
         text = item if kind is str else PurePath.__str__(item)
         if os.sep in text and len(text) < _LONGEST_PATH and len(self.paths) < MOST:
             self.paths[text] = None
+
+
+def held_by_array(array: Any) -> list[Any]:
+    """Returns what a numpy array's memory belongs to, and its elements where they are objects."""
+    elements = array.ravel()[:MOST].tolist() if array.dtype.kind == "O" else []
+    return [array.base, *elements]
 
 
 def held_by_function(function: types.FunctionType) -> list[Any]:

@@ -214,18 +214,9 @@ class _Scanner:
 
     def _follow_graphs(self) -> None:
         walk = self._walk
-        while True:
-            roots, self._roots = self._roots, []
-            for tensor in roots:
-                walk.begin_at(tensor)
-            walk.walk()
-            leaves, walk.leaves = walk.leaves, []
-            for leaf in leaves:  # its gradient may have a graph of its own
-                gradient = self._gradient_of(leaf)
-                if gradient is not None:
-                    self._take((gradient,))
-            if not self._roots:
-                break
+        for tensor in self._roots:
+            walk.begin_at(tensor)
+        walk.walk()
         for _, _, tensor in walk.graph.saved():
             self._enter(tensor)
             if id(tensor) not in self._seen:

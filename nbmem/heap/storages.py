@@ -31,6 +31,9 @@ _FIELDS = vars(_BASE)
 layout_of: Callable[[torch.Tensor], torch.layout] = _FIELDS["layout"].__get__
 is_nested: Callable[[torch.Tensor], bool] = _FIELDS["is_nested"].__get__
 is_quantized: Callable[[torch.Tensor], bool] = _FIELDS["is_quantized"].__get__
+_grad_of: Callable[[torch.Tensor], torch.Tensor | None] = _FIELDS["grad"].__get__
+_is_leaf: Callable[[torch.Tensor], bool] = _FIELDS["is_leaf"].__get__
+_retains_grad: Callable[[torch.Tensor], bool] = _FIELDS["retains_grad"].__get__
 untyped_storage = _BASE.untyped_storage
 
 
@@ -99,6 +102,17 @@ def _readers_of(tensor: torch.Tensor) -> tuple[Callable[[torch.Tensor], torch.Te
 
 def _itself(tensor: torch.Tensor) -> torch.Tensor:
     return tensor
+
+
+def gradient_of(tensor: torch.Tensor) -> torch.Tensor | None:
+    """Returns the gradient of a leaf, or of a tensor told to keep its own; None for all else.
+
+    Asking another tensor would make torch warn. To be called within `bare_torch()`.
+    """
+    try:
+        return _grad_of(tensor) if _is_leaf(tensor) or _retains_grad(tensor) else None
+    except RuntimeError:  # torch refuses to tell: a view whose base was changed in place
+        return None
 
 
 def accelerator_runs() -> bool:

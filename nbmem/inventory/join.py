@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nn import Parameter
 
-from nbmem.heap.storages import accelerator_runs, is_nested, is_pinned
-from nbmem.inventory.gradients import gradient_of
+from nbmem.heap.graphs import GRADIENT as GRADIENT_OF
+from nbmem.heap.storages import accelerator_runs, gradient_of, is_nested, is_pinned
 from nbmem.inventory.graphs import join_name, label_storages
 from nbmem.inventory.modules import Homes, ModuleNames
 from nbmem.inventory.names import Names
@@ -31,6 +31,7 @@ from nbmem.inventory.rows import (
     UNKNOWN,
     Row,
 )
+from nbmem.inventory.sharing import notes_on_shared_memory
 from nbmem.inventory.trail import STATE
 from nbmem.records import Note, StorageRecord
 
@@ -127,8 +128,10 @@ class Join:
                     if row.saved_at is None:
                         row.saved_at = (index, attribute)
                     row.show(tensor, False)
-                if attribute == "variable":
-                    self._take_saved_leaf(tensor)
+                if attribute == "variable" and issubclass(type(tensor), Parameter):
+                    self._mark(tensor, PARAMETER)
+                elif attribute.endswith(GRADIENT_OF):
+                    self._mark(tensor, GRADIENT)
 
     def name_saved(self, roots: list[str | None], deadline: float) -> None:
         """Names what only graphs keep after the named tensors that the graphs belong to.
@@ -178,6 +181,7 @@ class Join:
         rows, unseen = self._rows, Row()
         refs = self._table.live()
         records = [self._write(rows.get(ref.serial, unseen), ref, origin_of) for ref in refs]
+        self.notes += notes_on_shared_memory(refs, records)
         if not accelerator_runs():
             return records
         return [self._with_pinned(record) for record in records]
@@ -235,11 +239,6 @@ class Join:
         if row is None:
             row = self._rows[serial] = Row()
         return row
-
-    def _take_saved_leaf(self, leaf: torch.Tensor) -> None:
-        if issubclass(type(leaf), Parameter):
-            self._mark(leaf, PARAMETER)
-        self._take_gradient(leaf)
 
     def _take_gradient(self, tensor: torch.Tensor) -> None:
         gradient = gradient_of(tensor)

@@ -55,13 +55,13 @@ def take_inventory(
     """
     with _collector_at_rest():
         started = time.perf_counter()
-        trail = NameWalk(budget).run(namespace, output_cache or {})
-        left = budget - (time.perf_counter() - started)
-        try:
-            with bare_torch():
+        with bare_torch():
+            trail = NameWalk(budget).run(namespace, output_cache or {})
+            left = budget - (time.perf_counter() - started)
+            try:
                 return _list_all(table, trail, origin_of, left, now)
-        finally:
-            trail.clear()
+            finally:
+                trail.clear()
 
 
 @contextmanager
@@ -79,9 +79,9 @@ def _collector_at_rest() -> Iterator[None]:
 def _list_all(
     table: StorageTable, trail: Trail, origin_of: OriginOf, left: float, now: float
 ) -> Inventory:
+    reach_gradients(trail)
     roots = _find_roots(trail)
     with scan_heap(table, first=[root for root, _ in roots]) as scan:
-        reach_gradients(trail)
         names = write_names(trail)
         join = Join(table, scan, trail, names)
         join.take_trail()

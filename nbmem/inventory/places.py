@@ -60,7 +60,8 @@ def find_places(
     keeps goes with the tensor that the graph belongs to.
     """
     places: dict[int, list[Place]] = {key: [] for key in keys}
-    trail = NameWalk().run(namespace, output_cache or {})
+    with bare_torch():
+        trail = NameWalk().run(namespace, output_cache or {})
     try:
         with bare_torch():
             reach_gradients(trail)

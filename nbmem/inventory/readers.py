@@ -11,7 +11,7 @@ import sys
 import sysconfig
 import types
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cache, partial
 from pathlib import Path
@@ -74,6 +74,8 @@ class Reader:
     """Name and member descriptor of each slot."""
     fields: tuple[str, ...] = ()
     """Of a named tuple."""
+    hides: str = ""
+    """The sentence that tells what instances keep out of Python's sight, if anything."""
 
 
 class _Probe(NamedTuple):
@@ -96,14 +98,25 @@ _CONTAINERS: tuple[tuple[type, Kind, Any], ...] = (
     (type, Kind.SPACE, None),
     (types.ModuleType, Kind.SPACE, None),
 )
+_PACKED = (
+    "Packed weights, as those of dynamically quantized modules, are not counted: torch keeps their "
+    "bytes out of Python's sight."
+)
+_SCRIPTED = (
+    "What TorchScript modules hold is not all counted: torch keeps it out of Python's sight."
+)
 _TENSOR_BASES = frozenset(map(id, _mro_of(torch.Tensor)))
 
 
 def read_type(cls: type) -> Reader:
     """Returns how instances of `cls` are read; runs no code of the class or of its metaclass."""
+    if issubclass(cls, torch.ScriptObject):
+        return Reader(cls, Kind.SKIP, hides=_PACKED)
     for base, kind, iterate in _CONTAINERS:
         if issubclass(cls, base):
-            return _container(cls, kind, iterate)
+            reader = _container(cls, kind, iterate)
+            hides = _SCRIPTED if issubclass(cls, torch.jit.ScriptModule) else ""
+            return replace(reader, hides=hides) if hides else reader
     numpy = sys.modules.get("numpy")
     if numpy is not None and cls is numpy.ndarray:
         return Reader(cls, Kind.ARRAY)

@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 
+from nbmem.inventory.callables import held_by_function, held_by_method
 from nbmem.inventory.paths import NAMELESS, Step, prints_itself
 from nbmem.inventory.readers import Kind, Reader, names_in_space, read_type, type_name
 from nbmem.inventory.trail import NOWHERE, OPTIMIZER, Trail
@@ -139,6 +140,8 @@ class NameWalk:
         reader = self._readers[id(cls)] = read_type(cls)
         if reader.kind is Kind.SKIP:
             self._skipped.add(id(cls))
+        if reader.hides:
+            self._note_once("hidden", reader.hides)
         return reader
 
     def _look_at(self, child: Any, node: int, step: Step, key: Any) -> None:
@@ -299,25 +302,12 @@ class NameWalk:
                 self._look_at(child, node, Step.ATTRIBUTE, name)
         self._spend(len(pairs))
 
-    def _visit_function(self, value: Any, _reader: Reader, node: int) -> None:
-        names = value.__code__.co_freevars
-        for name, cell in zip(names, value.__closure__ or (), strict=True):
-            try:
-                self._look_at(cell.cell_contents, node, Step.CLOSURE, name)
-            except ValueError:  # not filled yet
-                continue
-        code = value.__code__
-        defaults = value.__defaults__ or ()
-        arguments = code.co_varnames[: code.co_argcount][-len(defaults) or None :]
-        pairs = [*zip(arguments, defaults, strict=False), *(value.__kwdefaults__ or {}).items()]
-        for name, default in pairs:
-            self._look_at(default, node, Step.DEFAULT, name)
-        self._look_at_attributes(list(vars(value).items()), node)
-        self._spend(len(pairs) + len(names))
-
-    def _visit_method(self, value: Any, _reader: Reader, node: int) -> None:
-        self._look_at(value.__self__, node, Step.ATTRIBUTE, "__self__")
-        self._look_at(value.__func__, node, Step.ATTRIBUTE, "__func__")
+    def _visit_callable(self, value: Any, reader: Reader, node: int) -> None:
+        held = held_by_function if reader.kind is Kind.FUNCTION else held_by_method
+        steps = held(value)
+        for step, name, child in steps:
+            self._look_at(child, node, step, name)
+        self._spend(len(steps))
 
     def _visit_space(self, value: Any, _reader: Reader, node: int) -> None:
         self._look_at_attributes(list((names_in_space(value) or {}).items()), node)
@@ -391,8 +381,8 @@ _VISITS: dict[Kind, Callable[[NameWalk, Any, Reader, int], None]] = {
     Kind.SET: NameWalk._visit_set,
     Kind.ARRAY: NameWalk._visit_array,
     Kind.INSTANCE: NameWalk._visit_instance,
-    Kind.FUNCTION: NameWalk._visit_function,
-    Kind.METHOD: NameWalk._visit_method,
+    Kind.FUNCTION: NameWalk._visit_callable,
+    Kind.METHOD: NameWalk._visit_callable,
     Kind.NODE: NameWalk._visit_node,
     Kind.SPACE: NameWalk._visit_space,
 }
