@@ -96,7 +96,7 @@ class Acts:
         if not keys:
             return
         with self.telling("The plan for del"):
-            plan = self._session.plan_drop(keys)
+            plan = words.with_names(self._session.plan_drop(keys), self._chosen)
             if not plan.planned and self._say_gone():
                 return
             if words.is_simple(self._chosen) and not plan.refused:
@@ -144,12 +144,14 @@ class Acts:
         self._act("empty cache", self._session.empty_cache)
 
     def _act(self, what: str, act: Callable[[], ReclaimReport]) -> None:
+        chosen = self._chosen
         self._forget_plan()
         self._busy = True
         self._enable()
         try:
             with self.telling(what):
-                self.say(words.answer(act(), self._session.settings.units))
+                report = words.with_names(act(), chosen)
+                self.say(words.answer(report, self._session.settings.units))
         finally:
             self._busy = False
             self._enable()

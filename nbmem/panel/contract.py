@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from nbmem.records import CellRecord, DeviceReading, Inventory, ReclaimReport
+    from nbmem.records import CellRecord, DeviceReading, Inventory, Ledger, ReclaimReport
 
 
 class HistoryLike(Protocol):
@@ -34,6 +34,9 @@ class SessionLike(Protocol):
 
     def take_inventory(self) -> Inventory:
         """Returns what is alive now."""
+
+    def take_ledger(self) -> Ledger:
+        """Returns the sums of every device now."""
 
     def read_devices(self) -> Sequence[DeviceReading]:
         """Returns the counters of each device and of the host."""

@@ -10,8 +10,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from nbmem.render.palette import NEUTRAL
-from nbmem.render.scale import chart_unit
-from nbmem.units import format_bytes
+from nbmem.units import column_unit, format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -126,8 +125,9 @@ def _amount(reading: DeviceReading, units: Units) -> str:
         return f"{format_bytes(reading.allocated, units)} in tensors"
     if reading.allocated is None or reading.capacity is None:
         return f"{format_bytes(reading.allocated, units)} allocated"
-    scale, unit = chart_unit(reading.capacity, units)
-    return f"{reading.allocated / scale:.2f} of {reading.capacity / scale:.2f} {unit}"
+    unit = column_unit([reading.allocated, reading.capacity], units)
+    figures = unit.format(reading.allocated), unit.format(reading.capacity)
+    return f"{figures[0]} of {figures[1]} {unit.suffix}"
 
 
 def _bar_html(parts: list[Part], reading: DeviceReading, units: Units) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from nbmem.records import CATEGORIES
 from nbmem.render.palette import NEUTRAL, colour_of, ink_of, letter_of
 from nbmem.render.scale import chartable
+from nbmem.render.stacks import REST, Shown, rest_word, stack_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,13 +26,19 @@ _BOX = (
 )
 
 
-def legend_html(records: Sequence[CellRecord], device: str) -> str:
-    """Returns the legend: the mark of the peak, older memory, and the categories that occur."""
+def legend_html(records: Sequence[CellRecord], device: str, shown: Shown = "alive") -> str:
+    """Returns the legend: the mark of the peak, the grey rest, and the categories that occur."""
     cells = chartable(records, device)
     if not cells:
         return f'<div style="{_STYLE}"></div>'
-    seen = {s.category for record in cells for s in record.created if s.device == device}
-    chips = ["▲ peak", _chip("", NEUTRAL + "99", "inherit", "older")]
+    seen: set[str] = set()
+    rests: dict[str, None] = {}
+    for record in cells:
+        stack = stack_of(record, device, shown)
+        seen.update(stack)
+        if REST in stack:
+            rests[rest_word(record, device, shown)] = None
+    chips = ["▲ peak", *(_chip("", NEUTRAL + "99", "inherit", word) for word in rests)]
     chips += [
         _chip(letter_of(category), colour_of(category), ink_of(category), category)
         for category in CATEGORIES

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from nbmem.panel.section import CSS
 from nbmem.panel.static import copy_html, copy_text
 from nbmem.panel.words import plain_line_html
 
@@ -19,7 +20,7 @@ LIVE = "nbmem panel: the live figures need a running kernel, `%load_ext nbmem`, 
 
 # A kernel that restarts leaves the widgets in the page, each marked as disconnected and deaf.
 _DEAF = ".jupyter-widgets-disconnected"
-STYLE = f"""<style>
+STYLE = f"""<style>{CSS}
 .jp-OutputArea:has(.nbmem-panel:not({_DEAF})) .nbmem-copy {{ display: none; }}
 .nbmem-panel{_DEAF} > * {{ display: none !important; }}
 .nbmem-panel{_DEAF}::before {{
@@ -66,7 +67,8 @@ class Outputs:
     def follow(self, snapshot: Snapshot) -> None:
         """Brings the copies up to date, unless they say the same already."""
         alive = snapshot.inventory.storages if snapshot.inventory is not None else ()
-        facts = (snapshot.records[-1:], len(snapshot.records), alive, snapshot.device)
+        taken = None if snapshot.ledger is None else snapshot.ledger.taken_at
+        facts = (snapshot.records[-1:], len(snapshot.records), alive, snapshot.device, taken)
         if self._copies and facts != self._told:
             self._told = facts
             for handle in self._copies:

@@ -1,7 +1,8 @@
-"""The panel: head, history, live tensors, acts, over one session."""
+"""The panel: head, history, live tensors with acts, places, modules, ledger, over one session."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ipywidgets import HTML, Box, Dropdown, Layout, VBox, Widget
@@ -9,17 +10,27 @@ from ipywidgets import HTML, Box, Dropdown, Layout, VBox, Widget
 from nbmem.panel import words
 from nbmem.panel.acts import HIDDEN, SHOWN, Acts, button
 from nbmem.panel.header import header_html
+from nbmem.panel.ledger import ledger_aside, ledger_html
+from nbmem.panel.live import LiveList
+from nbmem.panel.modules import ModuleWalk
 from nbmem.panel.outputs import STYLE, Outputs, copy_bundle, sentence_bundle, view_bundle
+from nbmem.panel.places import places_aside, places_html
 from nbmem.panel.plain import PlainBody
 from nbmem.panel.redraw import Throttle
-from nbmem.panel.snapshot import Snapshot, take_snapshot
+from nbmem.panel.section import Section
+from nbmem.panel.snapshot import Snapshot, Wanted, take_snapshot
 from nbmem.panel.static import clock_text, copy_text
+from nbmem.totals import places_by_category
 from nbmem.units import format_bytes, format_count
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from nbmem.panel.contract import SessionLike
     from nbmem.panel.rich import RichBody
-    from nbmem.records import Inventory
+    from nbmem.records import Inventory, Ledger
+
+BARS = [("bars: all that is alive", "alive"), ("bars: what the cell made", "stayed")]
 
 
 class Panel:
@@ -37,13 +48,15 @@ class Panel:
         self._session = session
         self._snapshot: Snapshot | None = None
         self._inventory: Inventory | None = None
-        self._device: str | None = None
+        self._ledger: Ledger | None = None
+        self._wanted = Wanted()
+        self._live, self._walk = LiveList(), ModuleWalk()
         self._outputs = Outputs()
         self._drawing = False
         self.closed = False
         self._ended = ""
         self._redraw = Throttle(self._draw)
-        self._rescan = Throttle(self._take_inventory)
+        self._rescan = Throttle(self._read)
         self._build(plain)
         self._end_subscription = session.subscribe(self._changed)
         self.refresh()
@@ -54,32 +67,48 @@ class Panel:
         self._head = HTML(layout=Layout(flex="1 1 0", min_width="0", overflow="hidden"))
         self._again = button("⟳", "Read everything again", self._press_again)
         self._again.layout.width, self._again.layout.flex = "36px", "0 0 auto"
-        self._choice = Dropdown(layout=Layout(width="auto", display=HIDDEN), tooltip="Device")
-        self._choice.observe(self._device_chosen, "value")
-        self._history_title = HTML()
-        self._alive_title = HTML()
         rescue = "Chart or tables missing? Show the plain panel"
         tip = "Uses only the widgets that every notebook page knows."
         self._rescue = button(rescue, tip, self._show_plain)
         self._rescue.layout.display = HIDDEN if isinstance(self._body, PlainBody) else SHOWN
         top = Box([self._head, self._again], layout=Layout(display="flex"))
-        self._history = VBox([self._body.history])
-        self._alive = VBox([self._body.alive])
-        parts = [self._history_title, self._choice, self._history, self._alive_title, self._alive]
+        self._build_sections()
         style = HTML(STYLE, layout=Layout(display=HIDDEN))
-        self.widget = VBox([top, *parts, self._acts.widget, self._rescue, style])
+        sections = [each.widget for each in self._sections]
+        self.widget = VBox([top, *sections, self._rescue, style])
         self.widget.add_class("nbmem-panel")
+
+    def _build_sections(self) -> None:
+        self._choice = Dropdown(layout=Layout(width="auto", display=HIDDEN), tooltip="Device")
+        self._choice.observe(self._device_chosen, "value")
+        self._bars = Dropdown(options=BARS, layout=Layout(width="auto"), tooltip="Bars show")
+        self._bars.observe(self._bars_chosen, "value")
+        choices = Box(
+            [self._choice, self._bars], layout=Layout(display="flex", flex_flow="row wrap")
+        )
+        self._places_table, self._ledger_sums = HTML(), HTML()
+        body, draw = self._body, self._draw
+        self._history = Section("History", [choices, body.history], on_turn=draw)
+        self._alive = Section("Live tensors", [body.alive, self._acts.widget], on_turn=draw)
+        self._modules = Section("Modules", [body.modules], on_turn=draw)
+        places = [self._places_table]
+        self._places = Section("Where tensors are", places, on_turn=draw)
+        sums = [self._ledger_sums]
+        self._sums = Section("Ledger", sums, is_open=False, on_turn=self._ledger_turned)
+        self._sections = [self._history, self._alive, self._places, self._modules, self._sums]
 
     def _make_body(self, plain: bool) -> RichBody | PlainBody:
         if not plain:
             try:
                 from nbmem.panel.rich import RichBody
 
-                return RichBody(on_choice=self._chosen, on_hello=self._view_made)
+                return RichBody(
+                    self._live, self._walk, on_choice=self._chosen, on_hello=self._view_made
+                )
             except ImportError as error:
                 sentence = f"{error.name or error} is missing, so this is the plain panel."
                 self._acts.say(f"{sentence} `%pip install anywidget bokeh` brings the chart.")
-        return PlainBody(on_choice=self._chosen)
+        return PlainBody(self._live, self._walk, on_choice=self._chosen)
 
     # Drawing.
 
@@ -99,10 +128,21 @@ class Panel:
         self._rescue.layout.display = HIDDEN
         self._changed()
 
-    def _take_inventory(self) -> None:
+    def _read(self) -> None:
         with self._acts.telling("Listing what is alive"):
-            self._inventory = self._session.take_inventory()
+            self._follow(self._session.take_inventory())
+        if self._sums.is_open:
+            self._take_ledger()
         self._redraw.ask()
+
+    def _follow(self, inventory: Inventory) -> None:
+        self._inventory = inventory
+        self._live.follow(inventory.storages)
+        self._walk.follow(inventory.storages)
+
+    def _take_ledger(self) -> None:
+        with self._acts.telling("Taking the ledger"):
+            self._ledger = self._session.take_ledger()
 
     def _draw(self) -> None:
         if self._drawing:
@@ -110,19 +150,49 @@ class Panel:
         self._drawing = True
         try:
             with self._acts.telling("Drawing the panel"):
-                self._show(take_snapshot(self._session, self._inventory, self._device))
+                inventory, ledger = self._inventory, self._ledger
+                self._show(take_snapshot(self._session, inventory, ledger, self._wanted))
         finally:
             self._drawing = False
 
     def _show(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
         self._head.value = header_html(snapshot.readings, snapshot.inventory, snapshot.units)
-        self._history_title.value = words.heading_html("History", _history_aside(snapshot))
-        self._alive_title.value = words.heading_html(*_alive_words(snapshot))
         self._offer_devices(snapshot)
-        self._body.show(snapshot)
-        self._acts.update(snapshot, self._body.chosen)
+        self._bars.layout.display = SHOWN if snapshot.lists_alive else HIDDEN
+        self._tell_titles(snapshot)
+        for section, draw in self._parts(snapshot):
+            if section.is_open:
+                draw()
+        self._acts.update(snapshot, self._live.chosen)
         self._outputs.follow(snapshot)
+
+    def _parts(self, snapshot: Snapshot) -> list[tuple[Section, Callable[[], None]]]:
+        body = self._body
+        return [
+            (self._history, lambda: body.show_history(snapshot)),
+            (self._alive, lambda: body.show_alive(snapshot)),
+            (self._places, lambda: self._show_places(snapshot)),
+            (self._modules, lambda: body.show_modules(snapshot)),
+            (self._sums, lambda: self._show_ledger(snapshot)),
+        ]
+
+    def _tell_titles(self, snapshot: Snapshot) -> None:
+        units = snapshot.units
+        self._history.tell("History", _history_aside(snapshot))
+        self._alive.tell(*_alive_words(snapshot))
+        places = places_by_category(snapshot.storages())
+        self._places.tell("Where tensors are", places_aside(places, units))
+        self._places.hide(not places.devices)
+        self._modules.tell("Modules", self._walk.summary(units))
+        self._modules.hide(self._walk.is_empty)
+        self._sums.tell("Ledger", ledger_aside(snapshot.ledger, units))
+
+    def _show_places(self, snapshot: Snapshot) -> None:
+        self._places_table.value = places_html(snapshot.storages(), snapshot.units)
+
+    def _show_ledger(self, snapshot: Snapshot) -> None:
+        self._ledger_sums.value = ledger_html(snapshot.ledger, snapshot.units)
 
     def _offer_devices(self, snapshot: Snapshot) -> None:
         devices = snapshot.devices
@@ -136,12 +206,21 @@ class Panel:
     def _chosen(self) -> None:
         if self._snapshot is not None:
             with self._acts.telling("Choosing"):
-                self._acts.update(self._snapshot, self._body.chosen)
+                self._acts.update(self._snapshot, self._live.chosen)
 
     def _device_chosen(self, change: Any) -> None:
         if not self._drawing:
-            self._device = change["new"]
+            self._wanted = replace(self._wanted, device=change["new"])
             self._draw()
+
+    def _bars_chosen(self, change: Any) -> None:
+        self._wanted = replace(self._wanted, shown=change["new"])
+        self._draw()
+
+    def _ledger_turned(self) -> None:
+        if self._sums.is_open:
+            self._take_ledger()
+        self._draw()
 
     def _press_again(self) -> None:
         self._acts.say("")
@@ -150,11 +229,16 @@ class Panel:
     def _show_plain(self) -> None:
         if isinstance(self._body, PlainBody):
             return
-        old, self._body = self._body, PlainBody(on_choice=self._chosen)
-        self._history.children = (self._body.history,)
-        self._alive.children = (self._body.alive,)
+        old = self._body
+        self._body = new = PlainBody(self._live, self._walk, on_choice=self._chosen)
+        pairs = [(old.history, new.history), (old.alive, new.alive), (old.modules, new.modules)]
+        for section, (before, after) in zip(
+            (self._history, self._alive, self._modules), pairs, strict=True
+        ):
+            children = section.content.children
+            section.content.children = [after if each is before else each for each in children]
+            close_tree(before)
         self._rescue.layout.display = HIDDEN
-        close_tree(old.history, old.alive)
         self.refresh()
 
     # Showing and closing.
@@ -187,7 +271,7 @@ class Panel:
         self._rescan.close()
         self._outputs.end(sentence)
         close_tree(self.widget)
-        self._inventory = None
+        self._inventory = self._ledger = None
 
 
 def close_tree(*roots: Widget) -> None:

@@ -3,96 +3,166 @@
 from __future__ import annotations
 
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ipywidgets import HTML, Layout, SelectMultiple, VBox
+from ipywidgets import HTML, Box, Dropdown, Layout, SelectMultiple, Text, VBox
 
-from nbmem.panel.columns import cell_table, shorten, storage_name
-from nbmem.panel.words import FONT
+from nbmem.panel.cell_columns import cell_table
+from nbmem.panel.columns import Asked, one_line
+from nbmem.panel.crumbs import Crumbs
+from nbmem.panel.html_table import table_html
+from nbmem.panel.live import GROUP_CHOICES, Lines, LiveList
+from nbmem.panel.live_columns import NOTHING, storage_name
+from nbmem.panel.modules import module_table
 from nbmem.render.palette import letter_of
-from nbmem.units import format_bytes
+from nbmem.totals import SORTINGS
+from nbmem.units import format_bytes, format_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from nbmem.panel.columns import TableData
+    from nbmem.panel.live import Line
+    from nbmem.panel.modules import ModuleWalk
     from nbmem.panel.snapshot import Snapshot
     from nbmem.records import StorageRecord
+    from nbmem.totals import Group
     from nbmem.units import Units
 
 MOST_CELLS = 30
-MOST_STORAGES = 200
+MOST_ROWS = 200
+_STAY = "look into …"
 
 
 class PlainBody:
-    """A table of cells as HTML, and a list of live storages to choose from."""
+    """A table of cells as HTML, a list of live storages to choose from, a list of modules."""
 
-    def __init__(self, *, on_choice: Callable[[], None]) -> None:
+    def __init__(self, live: LiveList, walk: ModuleWalk, *, on_choice: Callable[[], None]) -> None:
+        self._live, self._walk = live, walk
+        self._on_choice = on_choice
+        self._snapshot: Snapshot | None = None
+        self._drawing = False
         self._cells = HTML()
+        self._build_list()
+        self._crumbs = Crumbs(self._enter)
+        self._tree = HTML()
+        self._inside = Dropdown(options=[(_STAY, "")], layout=Layout(width="auto"))
+        self._inside.tooltip = "Module to look into"
+        self._inside.observe(self._module_chosen, "value")
+        self.history = VBox([self._cells])
+        self.alive = VBox([self._wanted, self._tensors, self._more])
+        self.modules = VBox([self._crumbs.widget, self._tree, self._inside])
+
+    def _build_list(self) -> None:
+        narrow = Layout(width="auto", min_width="80px", flex="1 1 90px")
+        self._filter = Text(placeholder="filter: name, [cell], size>1MiB …", layout=narrow)
+        self._filter.tooltip, self._filter.continuous_update = "Filter live tensors", False
+        groups = [(words, by) for by, words in GROUP_CHOICES]
+        self._by = Dropdown(options=groups, layout=narrow, tooltip="Group live tensors")
+        sorts = [(f"{word} first" if word == "size" else f"sort by {word}", word)
+                 for word in SORTINGS]  # fmt: skip
+        self._sort = Dropdown(options=sorts, layout=narrow, tooltip="Order of live tensors")
+        self._wanted = Box(
+            [self._filter, self._by, self._sort],
+            layout=Layout(display="flex", flex_flow="row wrap"),
+        )
         self._tensors = SelectMultiple(
             rows=8,
             layout=Layout(width="auto"),
             tooltip="Live tensors; hold Ctrl to choose several",
         )
         self._more = HTML()
-        self.history = VBox([self._cells])
-        self.alive = VBox([self._tensors, self._more])
-        self._tensors.observe(lambda _change: on_choice(), "value")
+        for widget in (self._filter, self._by, self._sort):
+            widget.observe(self._ask, "value")
+        self._tensors.observe(self._rows_chosen, "value")
 
-    @property
-    def chosen(self) -> list[int]:
-        """Keys of the chosen storages."""
-        return list(self._tensors.value)
+    # Drawing.
 
-    def show(self, snapshot: Snapshot) -> None:
-        """Draws `snapshot`."""
-        cells = cell_table(snapshot.records[-MOST_CELLS:], snapshot.device, snapshot.units)
-        self._cells.value = f'<div style="max-height:170px;overflow:auto">{table_html(cells)}</div>'
-        storages = snapshot.storages()
-        listed = storages[:MOST_STORAGES]
-        options = tuple((option_text(s, snapshot.units), s.key) for s in listed)
-        if options != self._tensors.options:
-            chosen = set(self.chosen)
-            self._tensors.options = options
-            self._tensors.value = [key for _text, key in options if key in chosen]
-        self._more.value = escape(_more_text(len(storages)))
+    def show_history(self, snapshot: Snapshot) -> None:
+        """Draws the table of cells, with what their bars would be made of."""
+        records = snapshot.records[-MOST_CELLS:]
+        cells = cell_table(records, snapshot.device, snapshot.units, snapshot.shown)
+        inner = table_html(cells)
+        self._cells.value = f'<div style="max-height:170px;overflow:auto">{inner}</div>'
+
+    def show_alive(self, snapshot: Snapshot) -> None:
+        """Draws the list of live storages."""
+        self._snapshot = snapshot
+        lines = self._live.lines()
+        options = [
+            (option_text(line, snapshot.units), line.key) for line in lines.listed[:MOST_ROWS]
+        ]
+        self._drawing = True
+        try:
+            if tuple(options) != self._tensors.options:
+                self._tensors.options = options
+            listed = {key for _text, key in options}
+            self._tensors.value = [key for key in self._live.rows if key in listed]
+        finally:
+            self._drawing = False
+        self._more.value = escape(_more_text(lines))
+
+    def show_modules(self, snapshot: Snapshot) -> None:
+        """Draws the level of the tree of modules where the user stands."""
+        self._snapshot = snapshot
+        level = self._walk.level(snapshot.units)
+        self._crumbs.show(level.crumbs)
+        table = table_html(module_table(level, snapshot.units))
+        self._tree.value = f'<div style="max-height:220px;overflow:auto">{table}</div>'
+        inside = [(one_line(row.label, 40), row.enters) for row in level.rows if row.enters]
+        self._drawing = True
+        try:
+            self._inside.options = [(_STAY, ""), *inside]
+            self._inside.value = ""
+        finally:
+            self._drawing = False
+        self._inside.layout.display = None if inside else "none"
+
+    # What the user does.
+
+    def _ask(self, _change: Any) -> None:
+        self._live.ask(Asked(self._filter.value, self._by.value, self._sort.value))
+        if self._snapshot is not None:
+            self.show_alive(self._snapshot)
+        self._on_choice()
+
+    def _rows_chosen(self, change: Any) -> None:
+        if not self._drawing:
+            self._live.choose(change["new"])
+            self._on_choice()
+
+    def _enter(self, path: str) -> None:
+        self._walk.enter(path)
+        if self._snapshot is not None:
+            self.show_modules(self._snapshot)
+
+    def _module_chosen(self, change: Any) -> None:
+        if change["new"] and not self._drawing:
+            self._enter(change["new"])
 
 
-def _more_text(count: int) -> str:
-    if count == 0:
-        return "No tensor is alive. Make one and press ⟳, or run a cell with %%gpumem."
-    if count > MOST_STORAGES:
-        return f"{count - MOST_STORAGES:,} smaller ones are not listed."
-    return ""
+def _more_text(lines: Lines) -> str:
+    if lines.trouble:
+        return lines.trouble
+    if lines.count == 0:
+        return NOTHING
+    if lines.matching == 0:
+        return "Nothing matches the filter."
+    rest = len(lines.listed) - MOST_ROWS
+    return f"{rest:,} more are not listed: filter to see them." if rest > 0 else ""
 
 
-def option_text(storage: StorageRecord, units: Units) -> str:
-    """Returns one line of the list: size, letter, name."""
+def option_text(line: Line, units: Units) -> str:
+    """Returns one line of the list: size, letter or count, name."""
+    if line.group is not None:
+        return _group_text(line.group, units)
+    return "" if line.storage is None else _storage_text(line.storage, units)
+
+
+def _storage_text(storage: StorageRecord, units: Units) -> str:
     size = format_bytes(storage.bytes, units)
-    return f"{size:>9}  {letter_of(storage.category)}  {shorten(storage_name(storage), 60)}"
+    return f"{size:>9}  {letter_of(storage.category)}  {one_line(storage_name(storage), 60)}"
 
 
-def table_html(data: TableData) -> str:
-    """Returns a table as HTML, inline styles only, every text escaped."""
-    if not data.keys:
-        return f'<div style="{FONT}line-height:24px">{escape(data.empty)}</div>'
-    head = "".join(_cell("th", column.label, column.kind) for column in data.columns)
-    rows = "".join(
-        "<tr>"
-        + "".join(_cell("td", column.text[row], column.kind) for column in data.columns)
-        + "</tr>"
-        for row in range(len(data.keys))
-    )
-    style = f"{FONT}border-collapse:collapse;table-layout:auto;width:100%;line-height:20px;"
-    head, body = f"<thead><tr>{head}</tr></thead>", f"<tbody>{rows}</tbody>"
-    return f'<table style="{style}">{head}{body}</table>'
-
-
-def _cell(tag: str, text: str, kind: str) -> str:
-    align = "right" if kind == "figure" else "left"
-    style = f"text-align:{align};padding:0 6px;font-variant-numeric:tabular-nums;"
-    style += (
-        "width:50%;overflow-wrap:anywhere;" if kind in ("name", "text") else "white-space:nowrap;"
-    )
-    weight = "font-weight:600;" if tag == "th" else ""
-    return f'<{tag} style="{style}{weight}">{escape(text)}</{tag}>'
+def _group_text(group: Group, units: Units) -> str:
+    size, count = format_bytes(group.bytes, units), format_count(group.count, "storage")
+    return f"{size:>9}  {one_line(group.key, 60)} · {count}"

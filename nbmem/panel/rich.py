@@ -6,80 +6,141 @@ from typing import TYPE_CHECKING, Any
 
 from ipywidgets import HTML, VBox
 
+from nbmem.panel.cell_columns import cell_sentence, cell_table, stack_sentence
 from nbmem.panel.chart import Chart
-from nbmem.panel.columns import TableData, cell_sentence, cell_table, shorten, storage_table
+from nbmem.panel.crumbs import Crumbs
 from nbmem.panel.legend import detail_html, legend_html
+from nbmem.panel.live import GROUP_CHOICES
+from nbmem.panel.live_columns import live_table
+from nbmem.panel.modules import module_table
 from nbmem.panel.table import Table
 from nbmem.render.chart import chart_data
-from nbmem.units import format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from nbmem.panel.columns import Asked
+    from nbmem.panel.live import LiveList
+    from nbmem.panel.modules import ModuleWalk
     from nbmem.panel.snapshot import Snapshot
-    from nbmem.records import StorageRecord
-
-MOST_ROWS = 500
-"""Live storages sent to the page; the filter asks the kernel about the rest."""
 
 NO_CELLS = "Run a cell with %%gpumem, or switch on %gpumem on: each measured cell is a bar here."
 
 
 class RichBody:
-    """Chart, table of cells, table of live storages."""
+    """Chart, table of cells, table of live storages, table of modules."""
 
-    def __init__(self, *, on_choice: Callable[[], None], on_hello: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        live: LiveList,
+        walk: ModuleWalk,
+        *,
+        on_choice: Callable[[], None],
+        on_hello: Callable[[], None],
+    ) -> None:
+        self._live, self._walk = live, walk
+        self._on_choice = on_choice
         self._snapshot: Snapshot | None = None
-        self._filter = ""
-        self._on_hello = on_hello
+        self._drawn: dict[str, object] = {}
         self.legend = HTML()
         self.chart = Chart(on_hello=on_hello, label="Allocated bytes by cell", empty=NO_CELLS)
         self.cells = Table(on_hello=on_hello, label="Cells", visible_rows=5)
         self.tensors = Table(
             on_hello=on_hello,
-            on_filter=self._filter_by,
+            on_ask=self._ask,
+            on_turn=self._turn,
             label="Live tensors",
             visible_rows=8,
             multiple=True,
             filterable=True,
+            groupings=[list(choice) for choice in GROUP_CHOICES],
         )
+        self.tree = Table(on_hello=on_hello, label="Modules", visible_rows=6, fits=True)
+        self._crumbs = Crumbs(self._enter)
         self.detail = HTML()
         self.history = VBox([self.chart, self.legend, self.cells, self.detail])
         self.alive = VBox([self.tensors])
-        self.tensors.observe(lambda _change: on_choice(), "selected")
+        self.modules = VBox([self._crumbs.widget, self.tree])
+        self.tensors.observe(self._rows_chosen, "selected")
         self.cells.observe(self._cell_chosen, "selected")
         self.chart.observe(self._bar_chosen, "selected")
+        self.tree.observe(self._module_chosen, "selected")
 
-    @property
-    def chosen(self) -> list[int]:
-        """Keys of the chosen storages."""
-        return list(self.tensors.selected)
+    # Drawing: what is drawn already is not sent again.
 
-    def show(self, snapshot: Snapshot) -> None:
-        """Draws `snapshot`; what is drawn already is not sent again."""
-        before, self._snapshot = self._snapshot, snapshot
-        if before is None or _history_of(before) != _history_of(snapshot):
-            self._show_history(snapshot)
-        if before is None or _alive_in(before) != _alive_in(snapshot):
-            self._show_tensors(snapshot)
-
-    def _show_history(self, snapshot: Snapshot) -> None:
+    def show_history(self, snapshot: Snapshot) -> None:
+        """Draws chart, legend and table of cells."""
+        self._snapshot = snapshot
+        facts = (snapshot.records, snapshot.device, snapshot.units, snapshot.shown)
+        if self._is_drawn("history", facts):
+            return
         units, device, records = snapshot.units, snapshot.device, snapshot.records
-        self.chart.show(chart_data(records, device, units))
-        self.legend.value = legend_html(records, device)
+        self.chart.show(chart_data(records, device, units, snapshot.shown))
+        self.legend.value = legend_html(records, device, snapshot.shown)
         self.cells.show(cell_table(records, device, units))
         self._show_detail()
 
-    def _show_tensors(self, snapshot: Snapshot) -> None:
-        alive = {storage.key for storage in snapshot.storages()}
-        if not alive.issuperset(self.tensors.selected):
-            self.tensors.selected = [key for key in self.tensors.selected if key in alive]
-        self.tensors.show(largest_table(snapshot, self._filter))
+    def show_alive(self, snapshot: Snapshot) -> None:
+        """Draws the table of live storages."""
+        self._snapshot = snapshot
+        if not self._is_drawn("alive", (snapshot.storages(), snapshot.units)):
+            self._show_tensors(snapshot)
 
-    def _filter_by(self, text: str) -> None:
-        self._filter = text
+    def show_modules(self, snapshot: Snapshot) -> None:
+        """Draws the level of the tree of modules where the user stands."""
+        self._snapshot = snapshot
+        if not self._is_drawn("modules", (snapshot.storages(), snapshot.units)):
+            self._show_level(snapshot)
+
+    def _is_drawn(self, part: str, facts: object) -> bool:
+        drawn = part in self._drawn and self._drawn[part] == facts
+        self._drawn[part] = facts
+        return drawn
+
+    # Live storages.
+
+    def _show_tensors(self, snapshot: Snapshot) -> None:
+        self.tensors.show(live_table(self._live, snapshot.units))
+        if self.tensors.selected != self._live.rows:
+            self.tensors.selected = self._live.rows
+
+    def _ask(self, asked: Asked) -> None:
+        self._live.ask(asked)
+        self._redraw_tensors()
+
+    def _turn(self, key: int) -> None:
+        self._live.turn_open(key)
+        self._redraw_tensors()
+
+    def _redraw_tensors(self) -> None:
         if self._snapshot is not None:
             self._show_tensors(self._snapshot)
+
+    def _rows_chosen(self, change: Any) -> None:
+        self._live.choose(change["new"])
+        self._on_choice()
+
+    # Modules.
+
+    def _show_level(self, snapshot: Snapshot) -> None:
+        level = self._walk.level(snapshot.units)
+        self._paths = {n: row.enters for n, row in enumerate(level.rows, 1) if row.enters}
+        self._crumbs.show(level.crumbs)
+        self.tree.show(module_table(level, snapshot.units))
+
+    def _enter(self, path: str) -> None:
+        self._walk.enter(path)
+        if self._snapshot is not None:
+            self._show_level(self._snapshot)
+
+    def _module_chosen(self, change: Any) -> None:
+        path = self._paths.get(change["new"][0]) if change["new"] else None
+        if change["new"]:
+            self.tree.selected = []
+        if path is not None:
+            self._enter(path)
+
+    # Cells.
 
     def _cell_chosen(self, change: Any) -> None:
         serial = change["new"][0] if change["new"] else None
@@ -98,44 +159,11 @@ class RichBody:
             self.cells.selected = keys
 
 
-def _history_of(snapshot: Snapshot) -> tuple[object, ...]:
-    return snapshot.records, snapshot.device, snapshot.units
-
-
-def _alive_in(snapshot: Snapshot) -> tuple[object, ...]:
-    return snapshot.storages(), snapshot.units
-
-
-def matches(storage: StorageRecord, words: list[str]) -> bool:
-    """Returns whether every one of the lower-case `words` is in the storage's texts."""
-    made_by = "" if storage.created_by is None else f"[{storage.created_by}]"
-    shape = ", ".join(map(str, storage.shape))
-    parts = [*storage.names, storage.category, storage.dtype, f"[{shape}]", storage.device, made_by]
-    text = " ".join(parts).lower()
-    return all(word in text for word in words)
-
-
-def largest_table(snapshot: Snapshot, text: str) -> TableData:
-    """Returns the table of the largest storages, with a sentence about those left out.
-
-    Where some are left out, those that match `text` are looked for in all of them.
-    """
-    storages = snapshot.storages()
-    if len(storages) <= MOST_ROWS:
-        return storage_table(storages, snapshot.units)
-    words = text.lower().split()
-    found = [storage for storage in storages if matches(storage, words)] if words else storages
-    listed, rest = found[:MOST_ROWS], found[MOST_ROWS:]
-    size = format_bytes(sum(storage.bytes for storage in rest), snapshot.units)
-    unlisted = f"{len(rest):,} smaller, {size} together: filter to see them"
-    if not rest:
-        unlisted = f"{len(listed):,} match “{shorten(text, 30)}” of {len(storages):,}"
-    return storage_table(listed, snapshot.units, unlisted=unlisted)
-
-
 def chosen_cell(serial: int | None, snapshot: Snapshot) -> str:
     """Returns the sentence about the chosen cell; empty where none is."""
     for record in snapshot.records:
         if record.serial == serial:
-            return cell_sentence(record, snapshot.device, snapshot.units)
+            told = cell_sentence(record, snapshot.device, snapshot.units)
+            parts = stack_sentence(record, snapshot.device, snapshot.units, snapshot.shown)
+            return f"{told} · {parts}" if parts else told
     return ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from nbmem.panel.header import main_device
@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nbmem.panel.contract import SessionLike
-    from nbmem.records import CellRecord, DeviceReading, Inventory, StorageRecord
+    from nbmem.records import CellRecord, DeviceReading, Inventory, Ledger, StorageRecord
+    from nbmem.render.stacks import Shown
     from nbmem.units import Units
 
 
@@ -26,6 +27,10 @@ class Snapshot:
     """None until the first was taken."""
     device: str
     """The device that the chart and the table of cells speak of."""
+    ledger: Ledger | None = None
+    """None until somebody opened it."""
+    shown: Shown = "alive"
+    """What the bars of the chart are made of."""
 
     @property
     def devices(self) -> list[str]:
@@ -34,6 +39,11 @@ class Snapshot:
         seen += [reading.device for reading in self.readings if reading.kind != "host"]
         seen += [device for record in self.records for device in record.devices]
         return list(dict.fromkeys(name for name in seen if name != "host"))
+
+    @property
+    def lists_alive(self) -> bool:
+        """Whether any cell has what was alive at its end: else both kinds of bars are the same."""
+        return any(record.alive for record in self.records)
 
     def storages(self, keys: Sequence[int] | None = None) -> list[StorageRecord]:
         """Returns the live storages, or those of `keys`, largest first."""
@@ -45,16 +55,25 @@ class Snapshot:
         return [storage for storage in self.inventory.storages if storage.key in wanted]
 
 
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the user chose to see."""
+
+    device: str | None = None
+    shown: Shown = "alive"
+
+
 def take_snapshot(
-    session: SessionLike, inventory: Inventory | None, chosen: str | None
+    session: SessionLike, inventory: Inventory | None, ledger: Ledger | None, wanted: Wanted
 ) -> Snapshot:
-    """Returns the present: the records and the counters now, with `inventory` as taken before."""
+    """Returns the present: records and counters now, inventory and ledger as taken before."""
     records = session.history.records()
     readings = tuple(session.read_devices())
-    snapshot = Snapshot(session.settings.units, records, readings, inventory, "cpu")
+    units = session.settings.units
+    snapshot = Snapshot(units, records, readings, inventory, "cpu", ledger, wanted.shown)
     devices = snapshot.devices
-    device = chosen if chosen in devices else _device_of(records, devices)
-    return Snapshot(session.settings.units, records, readings, inventory, device)
+    device = wanted.device if wanted.device in devices else _device_of(records, devices)
+    return replace(snapshot, device=device)
 
 
 def _device_of(records: tuple[CellRecord, ...], devices: list[str]) -> str:

@@ -6,16 +6,16 @@ import time
 from html import escape
 from typing import TYPE_CHECKING
 
-from nbmem.panel.columns import (
-    cell_sentence,
-    cell_table,
-    figures,
-    shorten,
-    storage_name,
-    storage_table,
-)
-from nbmem.panel.plain import table_html
+from nbmem.panel.cell_columns import cell_sentence, cell_table
+from nbmem.panel.columns import figures, one_line
+from nbmem.panel.html_table import table_html
+from nbmem.panel.live import Line
+from nbmem.panel.live_columns import storage_name, storage_table
+from nbmem.panel.places import places_aside, places_html
 from nbmem.panel.words import FONT
+from nbmem.render.html_ledger import ledger_html
+from nbmem.render.text_ledger import ledger_text
+from nbmem.totals import places_by_category
 
 if TYPE_CHECKING:
     from nbmem.panel.snapshot import Snapshot
@@ -31,7 +31,10 @@ def copy_text(snapshot: Snapshot | None) -> str:
         return "\n".join(lines)
     shown = snapshot.records[-_CELLS:]
     lines += [cell_sentence(record, snapshot.device, snapshot.units) for record in shown]
-    return "\n".join(lines + _storage_lines(snapshot))
+    lines += _storage_lines(snapshot)
+    if snapshot.ledger is not None:
+        lines += ["", ledger_text(snapshot.ledger, units=snapshot.units)]
+    return "\n".join(lines)
 
 
 def _as_of(snapshot: Snapshot | None) -> str:
@@ -51,11 +54,12 @@ def _storage_lines(snapshot: Snapshot) -> list[str]:
         return []
     sizes = figures([storage.bytes for storage in storages], snapshot.units)
     rows = [
-        f"{size:>10} {sizes.unit}  {shorten(storage_name(storage), 60)}"
+        f"{size:>10} {sizes.unit}  {one_line(storage_name(storage), 60)}"
         for size, storage in zip(sizes.texts, storages, strict=True)
     ]
     rest = len(snapshot.storages()) - len(storages)
-    return ["Largest live tensors", *rows, *([f"and {rest:,} more"] if rest else [])]
+    where = places_aside(places_by_category(snapshot.storages()), snapshot.units)
+    return [f"Live tensors: {where}", *rows, *([f"and {rest:,} more"] if rest else [])]
 
 
 def copy_html(snapshot: Snapshot | None) -> str:
@@ -66,10 +70,21 @@ def copy_html(snapshot: Snapshot | None) -> str:
         shown = snapshot.records[-_CELLS:]
         parts.append(table_html(cell_table(shown, snapshot.device, snapshot.units)))
     if snapshot is not None and snapshot.storages():
-        storages = snapshot.storages()
-        rest = len(storages) - _STORAGES
-        parts.append("<div><b>Largest live tensors</b></div>")
-        parts.append(table_html(storage_table(storages[:_STORAGES], snapshot.units)))
-        parts.append(f"<div>and {rest:,} more</div>" if rest > 0 else "")
+        parts += _storage_parts(snapshot)
+    if snapshot is not None and snapshot.ledger is not None:
+        parts.append(ledger_html(snapshot.ledger, units=snapshot.units))
     style = f"{FONT}line-height:20px;max-width:720px"
     return f'<div class="nbmem-copy" style="{style}">{"".join(parts)}</div>'
+
+
+def _storage_parts(snapshot: Snapshot) -> list[str]:
+    storages = snapshot.storages()
+    rest = len(storages) - _STORAGES
+    shown = [Line(each.key, each, None) for each in storages[:_STORAGES]]
+    return [
+        "<div><b>Where tensors are</b></div>",
+        places_html(storages, snapshot.units),
+        "<div><b>Largest live tensors</b></div>",
+        table_html(storage_table(shown, snapshot.units)),
+        f"<div>and {rest:,} more</div>" if rest > 0 else "",
+    ]

@@ -1,4 +1,5 @@
-// A virtualised table: sort by a header, filter, choose rows by mouse or keyboard.
+// A virtualised table: sort by a header, filter, group, choose rows by mouse or keyboard.
+// Where the kernel sent every row, the page filters and sorts by itself; else the kernel does.
 // Rows come as one binary message from the kernel, so they are never saved in the notebook.
 // Every text that comes from data enters the page through textContent or an attribute's value.
 
@@ -26,13 +27,22 @@ function fillName(cell, text) {
   if (cut < text.length) make("span", "nbmem-tail", cell).textContent = text.slice(cut);
 }
 
+function chosenWords(selected) {
+  const groups = [...selected].filter((key) => key < 0).length;
+  const rows = selected.size - groups;
+  const words = [];
+  if (groups) words.push(`${groups} ${groups === 1 ? "group" : "groups"}`);
+  if (rows) words.push(`${rows}`);
+  return `${words.join(" and ")} chosen`;
+}
+
 class TableView {
   constructor(model, el) {
     this.model = model;
     this.uid = `nbmem-table-${++tablesMade}`;
-    this.data = { columns: [], keys: [], tips: [], total: 0, unlisted: "", empty: WAITING };
+    this.data = { columns: [], keys: [], tips: [], unlisted: "", empty: WAITING, complete: true };
     this.order = [];
-    this.sort = null;
+    this.asked = { filter: "", by: "", sort: "", turn: 1 };
     this.active = -1;
     this.build(el);
     this.onMessage = (message, buffers) => this.receive(message, buffers);
@@ -49,52 +59,81 @@ class TableView {
     if (this.model.get("filterable")) this.buildFilter();
     this.grid = make("div", "nbmem-grid", this.root, {
       ...OWN_KEYS,
-      role: "grid",
+      role: this.model.get("groupings").length ? "treegrid" : "grid",
       tabindex: "0",
       "aria-label": this.model.get("label"),
       "aria-multiselectable": String(this.model.get("multiple")),
     });
     // Half a row more: one that is cut says that there are others below.
-    this.grid.style.height = `${(rows + 1.5) * ROW_HEIGHT}px`;
+    this.height = (rows + 1.5) * ROW_HEIGHT;
+    this.grid.style.height = `${this.height}px`;
     this.header = make("div", "nbmem-header nbmem-row", this.grid, { role: "row" });
     this.spacer = make("div", "nbmem-spacer", this.grid, { role: "rowgroup" });
     this.note = make("div", "nbmem-empty", this.grid);
     this.footer = make("div", "nbmem-footer", this.root, { role: "status", "aria-live": "polite" });
-    this.footer.hidden = !this.model.get("multiple");
     this.grid.addEventListener("scroll", () => this.drawRows());
     this.spacer.addEventListener("click", (event) => this.click(event));
     this.grid.addEventListener("keydown", (event) => this.key(event));
   }
 
   buildFilter() {
-    this.filter = make("input", "nbmem-filter", this.root, {
+    const line = make("div", "nbmem-asking", this.root);
+    this.filter = make("input", "nbmem-filter", line, {
       ...OWN_KEYS,
       type: "search",
-      placeholder: "filter: name, shape, dtype, [cell] …",
+      placeholder: "filter: name, [cell], size>1MiB …",
+      title: "Words that all match, and category=, module=, cell=, size>, dtype=, shape=, device=",
       "aria-label": `Filter ${this.model.get("label")}`,
       spellcheck: "false",
     });
     this.filter.addEventListener("input", () => {
+      this.asked.filter = this.filter.value;
       this.arrange();
       this.grid.scrollTop = 0;
-      clearTimeout(this.asking);
-      if (!this.data.complete) this.asking = setTimeout(() => this.askKernel(), 300);
+      this.askSoon(300);
+    });
+    this.by = make("select", "nbmem-by", line, {
+      ...OWN_KEYS,
+      "aria-label": `Group ${this.model.get("label")}`,
+    });
+    for (const [by, words] of this.model.get("groupings")) {
+      make("option", "", this.by, { value: by }).textContent = words;
+    }
+    this.by.addEventListener("change", () => {
+      this.asked = { ...this.asked, by: this.by.value, sort: "", turn: 1 };
+      this.activate(-1);
+      this.grid.scrollTop = 0;
+      this.askSoon(0);
     });
   }
 
-  askKernel() {
-    this.model.send({ type: "filter", text: this.filter.value });
+  askSoon(wait) {
+    clearTimeout(this.asking);
+    this.asking = setTimeout(() => {
+      this.asking = null;
+      this.model.send({ type: "ask", ...this.asked });
+    }, wait);
   }
 
   receive(message, buffers) {
     if (message.type !== "rows") return;
+    const first = this.data.empty === WAITING;
     this.data = JSON.parse(new TextDecoder().decode(buffers[0]));
+    if (!this.asking && (first || !this.data.complete)) this.adopt(this.data.asked);
     this.root.style.setProperty("--nbmem-wide", this.tracks((column) => column.width));
     const narrow = (column) => (column.wide ? null : (column.narrow ?? column.width));
     this.root.style.setProperty("--nbmem-narrow", this.tracks(narrow));
     this.grid.setAttribute("aria-colcount", this.data.columns.length);
     this.drawHeader();
     this.arrange();
+  }
+
+  // Another view of this table, or a page before this one, asked for these rows.
+  adopt(asked) {
+    this.asked = { ...asked };
+    if (!this.filter) return;
+    if (this.filter.value !== asked.filter) this.filter.value = asked.filter;
+    this.by.value = asked.by;
   }
 
   tracks(width) {
@@ -106,20 +145,19 @@ class TableView {
     const focused = [...this.header.querySelectorAll("button")].indexOf(document.activeElement);
     this.header.replaceChildren();
     if (this.model.get("multiple")) make("div", "", this.header, { role: "presentation" });
-    this.data.columns.forEach((column, index) => {
+    for (const column of this.data.columns) {
       const cell = make("div", this.cellClass(column), this.header, { role: "columnheader" });
-      const turn = this.sort && this.sort.index === index ? this.sort.turn : 0;
-      cell.setAttribute("aria-sort", ["descending", "none", "ascending"][turn + 1]);
-      const button = make("button", "", cell, {
-        ...OWN_KEYS,
-        type: "button",
-        title: column.tip,
-      });
+      const turn = column.id && this.asked.sort === column.id ? this.asked.turn : 0;
+      const largest = column.sort ? -turn : turn;
+      cell.setAttribute("aria-sort", ["descending", "none", "ascending"][largest + 1]);
+      const button = column.id
+        ? make("button", "", cell, { ...OWN_KEYS, type: "button", title: column.tip })
+        : make("span", "", cell, { title: column.tip });
       make("span", column.short ? "nbmem-long" : "", button).textContent = column.label;
       if (column.short) make("span", "nbmem-short", button).textContent = column.short;
-      button.append(["\u00a0↓", "", "\u00a0↑"][turn + 1]);
-      button.addEventListener("click", () => this.sortBy(index));
-    });
+      button.append(["\u00a0↓", "", "\u00a0↑"][largest + 1]);
+      if (column.id) button.addEventListener("click", () => this.sortBy(column));
+    }
     if (focused >= 0) this.header.querySelectorAll("button")[focused]?.focus();
   }
 
@@ -127,34 +165,39 @@ class TableView {
     return `nbmem-cell nbmem-${column.kind}${column.wide ? " nbmem-wide" : ""}`;
   }
 
-  sortBy(index) {
-    const first = this.data.columns[index].sort ? -1 : 1;
-    const again = this.sort && this.sort.index === index;
-    const turn = again ? -this.sort.turn : first;
-    this.sort = again && turn === first ? null : { index, turn };
+  // Once: the largest, or A, first. Again: the other way round. A third time: as it came.
+  sortBy(column) {
+    const again = this.asked.sort === column.id;
+    if (again && this.asked.turn < 0) Object.assign(this.asked, { sort: "", turn: 1 });
+    else Object.assign(this.asked, { sort: column.id, turn: again ? -1 : 1 });
     this.drawHeader();
     this.arrange();
+    if (this.filter) this.askSoon(0);
   }
 
   arrange() {
-    const { columns, keys, tips } = this.data;
-    const words = (this.filter?.value ?? "").toLowerCase().split(/\s+/).filter(Boolean);
-    const textOf = (row) => [tips[row], ...columns.map((c) => c.text[row])].join(" ").toLowerCase();
+    const { columns, keys, tips, complete } = this.data;
     this.order = keys.map((_, row) => row);
-    if (words.length) {
-      this.order = this.order.filter((row) => words.every((word) => textOf(row).includes(word)));
+    if (complete) {
+      const words = this.asked.filter.toLowerCase().split(/\s+/).filter(Boolean);
+      const textOf = (row) =>
+        [tips[row], ...columns.map((c) => c.text[row])].join(" ").toLowerCase();
+      // A comparison, as `size>1MiB` is, waits for the kernel: it is no text of a row.
+      if (words.length && !/[=<>!]/.test(this.asked.filter)) {
+        this.order = this.order.filter((row) => words.every((word) => textOf(row).includes(word)));
+      }
+      const sorted = columns.find((column) => column.id && column.id === this.asked.sort);
+      if (sorted) this.order.sort(this.comparison(sorted));
     }
-    if (this.sort && columns[this.sort.index]) this.order.sort(this.comparison());
     this.active = this.order.findIndex((row) => keys[row] === this.activeKey);
     this.drawRows();
   }
 
-  comparison() {
-    const { sort, text } = this.data.columns[this.sort.index];
+  comparison({ sort, text }) {
     const compare = sort
-      ? (a, b) => (sort[a] ?? -Infinity) - (sort[b] ?? -Infinity)
+      ? (a, b) => (sort[b] ?? -Infinity) - (sort[a] ?? -Infinity)
       : (a, b) => text[a].localeCompare(text[b], undefined, { numeric: true });
-    return (a, b) => this.sort.turn * (compare(a, b) || 0) || a - b;
+    return (a, b) => this.asked.turn * (compare(a, b) || 0) || a - b;
   }
 
   drawRows() {
@@ -164,29 +207,39 @@ class TableView {
     const rows = this.order.slice(first, first + shown);
     this.spacer.style.height = `${this.order.length * ROW_HEIGHT}px`;
     this.spacer.replaceChildren(...rows.map((row, i) => this.rowNode(row, first + i, selected)));
+    if (this.model.get("fits")) this.fit();
     this.grid.setAttribute("aria-rowcount", this.order.length + 1);
     if (this.active < 0) this.grid.removeAttribute("aria-activedescendant");
     else this.grid.setAttribute("aria-activedescendant", `${this.uid}-${this.active}`);
-    this.drawWords(selected.size);
+    this.drawWords(selected);
   }
 
-  drawWords(chosen) {
+  fit() {
+    const rows = Math.max(this.order.length, 1) + 1;
+    this.grid.style.height = `${Math.min(this.height, rows * ROW_HEIGHT)}px`;
+  }
+
+  drawWords(selected) {
     const { keys, unlisted, empty } = this.data;
     const filtered = this.order.length === 0 && Boolean(this.filter?.value.trim());
-    this.note.textContent = filtered ? "Nothing matches the filter." : keys.length ? "" : empty;
+    const invalid = filtered && !keys.length && empty.includes("for example");
+    const nothing = filtered && !invalid ? "Nothing matches the filter." : empty;
+    this.note.textContent = this.order.length ? "" : nothing;
     this.note.hidden = !this.note.textContent;
     const parts = [];
     if (this.order.length < keys.length) parts.push(`${this.order.length} of ${keys.length} shown`);
-    if (chosen && this.model.get("multiple")) parts.push(`${chosen} chosen`);
+    if (selected.size && this.model.get("multiple")) parts.push(chosenWords(selected));
     if (unlisted) parts.push(unlisted);
-    if (this.active >= 0) parts.push(this.data.tips[this.order[this.active]].replaceAll("\n", " · "));
+    if (this.active >= 0 && this.model.get("multiple")) parts.push(this.data.tips[this.order[this.active]].replaceAll("\n", " · "));
     const words = parts.join(" · ") || (this.order.length ? HINT : "");
     if (this.footer.textContent !== words) this.footer.textContent = words;
+    this.footer.hidden = !this.model.get("multiple") && !unlisted;
   }
 
   rowNode(row, position, selected) {
-    const { columns, keys, tips } = this.data;
-    const chosen = selected.has(keys[row]);
+    const { columns, keys, tips, parents } = this.data;
+    const parent = parents?.[row] ?? 0;
+    const chosen = selected.has(keys[row]) || selected.has(parent);
     const node = make("div", "nbmem-row", null, {
       id: `${this.uid}-${position}`,
       role: "row",
@@ -195,22 +248,53 @@ class TableView {
       title: tips[row],
     });
     node.style.top = `${position * ROW_HEIGHT}px`;
+    if (parents) node.setAttribute("aria-level", parent ? 2 : 1);
+    if (parent) node.classList.add("nbmem-part");
     if (position === this.active) node.classList.add("nbmem-active");
     if (this.model.get("multiple")) make("div", "nbmem-box", node, { "aria-hidden": "true" });
-    for (const column of columns) this.cellNode(node, column, row);
+    columns.forEach((column, index) => {
+      const cell = this.cellNode(node, column, row);
+      if (index === 0 && parents && !parent) this.addTwist(node, cell, keys[row]);
+    });
     return node;
+  }
+
+  addTwist(node, cell, key) {
+    const open = this.data.opened.includes(key);
+    node.setAttribute("aria-expanded", open);
+    const twist = make("span", "nbmem-twist", null, { "aria-hidden": "true" });
+    twist.textContent = open ? "▾" : "▸";
+    cell.prepend(twist);
   }
 
   cellNode(parent, column, row) {
     const cell = make("div", this.cellClass(column), parent, { role: "gridcell" });
-    if (column.kind === "name") fillName(cell, column.text[row]);
-    else if (column.kind === "badge") {
-      const badge = make("span", "", cell);
-      badge.textContent = column.text[row];
-      badge.style.background = column.colour[row];
-      badge.style.color = column.ink[row];
-    } else cell.textContent = column.text[row];
+    const text = column.text[row];
+    if (column.kind === "name") fillName(cell, text);
+    else if (column.kind === "badge") this.fillBadge(cell, text);
+    else if (column.kind === "bar") this.fillBar(cell, column.bars[row]);
+    else cell.textContent = text;
     if (column.alarm?.[row]) cell.classList.add("nbmem-alarm");
+    return cell;
+  }
+
+  fillBadge(cell, letter) {
+    const [, colour, ink] = this.data.palette.find((entry) => entry[0] === letter) ?? [];
+    if (!colour) return;
+    const badge = make("span", "", cell);
+    badge.textContent = letter;
+    badge.style.background = colour;
+    badge.style.color = ink;
+  }
+
+  fillBar(cell, parts) {
+    const words = parts.map(([category]) => this.data.palette[category][3]).join(", ");
+    const bar = make("div", "nbmem-stack", cell, { role: "img", "aria-label": words });
+    for (const [category, percent] of parts) {
+      const part = make("span", "", bar);
+      part.style.width = `${percent}%`;
+      part.style.background = this.data.palette[category][1];
+    }
   }
 
   click(event) {
@@ -218,7 +302,8 @@ class TableView {
     const top = this.spacer.getBoundingClientRect().top;
     const position = Math.floor((event.clientY - top) / ROW_HEIGHT);
     if (position < 0 || position >= this.order.length) return;
-    if (event.shiftKey && this.active >= 0) this.chooseRange(this.active, position);
+    if (event.target.closest(".nbmem-twist")) this.turn(position);
+    else if (event.shiftKey && this.active >= 0) this.chooseRange(this.active, position);
     else this.toggle(position);
     this.activate(position);
     this.drawRows();
@@ -231,12 +316,14 @@ class TableView {
 
   key(event) {
     if (event.target !== this.grid) return;
+    const twists = { ArrowRight: "false", ArrowLeft: "true" };
     const page = this.model.get("visible_rows") - 1;
     const last = this.order.length - 1;
     const steps = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page };
     const jumps = { Home: 0, End: last };
     if (event.key in steps) this.moveTo(this.active + steps[event.key], event);
     else if (event.key in jumps) this.moveTo(jumps[event.key], event);
+    else if (event.key in twists) this.turn(this.active, twists[event.key]);
     else if (event.key === " " || event.key === "Enter") this.toggle(this.active);
     else if (event.key === "Escape") this.choose([]);
     else if (event.key.toLowerCase() === "a" && (event.ctrlKey || event.metaKey)) {
@@ -244,6 +331,15 @@ class TableView {
     } else return;
     event.preventDefault();
     event.stopPropagation();
+  }
+
+  // Opens or closes a group; with `from` only one that is just that: "true" is open.
+  turn(position, from) {
+    const key = this.data.keys[this.order[position]];
+    const { parents, opened } = this.data;
+    if (!parents || parents[this.order[position]]) return;
+    if (from !== undefined && String(opened.includes(key)) !== from) return;
+    this.model.send({ type: "turn", key });
   }
 
   moveTo(position, event) {
@@ -261,8 +357,18 @@ class TableView {
     const key = this.data.keys[this.order[position]];
     if (key === undefined) return;
     const selected = this.model.get("selected");
+    const parent = this.data.parents?.[this.order[position]];
+    if (parent && selected.includes(parent)) return this.chooseWithout(key, parent);
     const others = this.model.get("multiple") ? selected.filter((other) => other !== key) : [];
     this.choose(selected.includes(key) ? others : [...others, key]);
+  }
+
+  // One of a chosen group is left out: the rest of its rows stay chosen, one by one.
+  chooseWithout(key, parent) {
+    const { keys, parents } = this.data;
+    const rest = keys.filter((other, row) => parents[row] === parent && other !== key);
+    const others = this.model.get("selected").filter((other) => other !== parent);
+    this.choose([...new Set([...others, ...rest])]);
   }
 
   chooseRange(from, to) {

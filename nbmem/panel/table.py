@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anywidget
 import traitlets
 
-from nbmem.panel.columns import TableData
+from nbmem.panel.columns import Asked, TableData
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _HERE = Path(__file__).parent
 _NOTHING = TableData(columns=[], keys=[], tips=[], empty="")
+_LONGEST_FILTER = 400
 
 
 class Table(anywidget.AnyWidget):
@@ -27,20 +29,26 @@ class Table(anywidget.AnyWidget):
     selected = traitlets.List(traitlets.Int()).tag(sync=True)
     multiple = traitlets.Bool(False).tag(sync=True)
     filterable = traitlets.Bool(False).tag(sync=True)
+    groupings: Any = traitlets.List().tag(sync=True)
+    """Pairs of what can be asked for as `Asked.by`, and its words."""
     visible_rows = traitlets.Int(6).tag(sync=True)
+    fits = traitlets.Bool(False).tag(sync=True)
+    """It is lower where it has fewer rows."""
     label = traitlets.Unicode("").tag(sync=True)
 
     def __init__(
         self,
         *,
         on_hello: Callable[[], None],
-        on_filter: Callable[[str], None] | None = None,
+        on_ask: Callable[[Asked], None] | None = None,
+        on_turn: Callable[[int], None] | None = None,
         **traits: Any,
     ) -> None:
         super().__init__(**traits)
         self._data = _NOTHING
         self._on_hello = on_hello
-        self._on_filter = on_filter
+        self._on_ask = on_ask
+        self._on_turn = on_turn
         self.on_msg(self._receive)
 
     @property
@@ -53,17 +61,27 @@ class Table(anywidget.AnyWidget):
         keys = set(data.keys)
         if data.complete and not keys.issuperset(self.selected):
             self.selected = [key for key in self.selected if key in keys]
-        if data != self._data:
-            self._data = data
+        before, self._data = self._data, data
+        # What a page filters and sorts by itself it need not be told.
+        known = replace(before, asked=data.asked) if data.complete else before
+        if data != known:
             self._push()
 
     def _push(self) -> None:
-        rows = json.dumps(self._data.to_dict(), separators=(",", ":")).encode()
-        self.send({"type": "rows"}, [rows])
+        rows = json.dumps(self._data.to_dict(), separators=(",", ":"), ensure_ascii=False)
+        self.send({"type": "rows"}, [rows.encode(errors="replace")])
 
     def _receive(self, _widget: Any, content: dict[str, Any], _buffers: Any) -> None:
         if content.get("type") == "hello":
             self._push()
             self._on_hello()
-        elif content.get("type") == "filter" and self._on_filter is not None:
-            self._on_filter(str(content.get("text", "")))
+        elif content.get("type") == "ask" and self._on_ask is not None:
+            self._on_ask(_asked(content))
+        elif content.get("type") == "turn" and self._on_turn is not None:
+            self._on_turn(int(content.get("key", 0)))
+
+
+def _asked(content: dict[str, Any]) -> Asked:
+    texts = {name: str(content.get(name, "")) for name in ("filter", "by", "sort")}
+    texts["filter"] = texts["filter"][:_LONGEST_FILTER]
+    return Asked(**texts, turn=-1 if content.get("turn") == -1 else 1)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from html import escape
 from typing import TYPE_CHECKING
 
-from nbmem.panel.columns import figures, shorten, storage_name
+from nbmem.panel.columns import figures, one_line
+from nbmem.panel.live_columns import storage_name
 from nbmem.units import format_bytes
 
 if TYPE_CHECKING:
@@ -18,6 +20,11 @@ NOT_LOADED = "nbmem was unloaded here. `%load_ext nbmem` and `%gpumem panel` bri
 CLOSED = "This panel was closed. `%gpumem panel` shows a new one."
 NO_CACHE = "Only the allocator of an accelerator keeps a cache, and there is none here."
 _MOST_SENTENCES = 12
+FONT = (
+    "font-family:var(--jp-ui-font-family,system-ui,sans-serif);"
+    "font-size:var(--jp-ui-font-size1,13px);color:var(--jp-ui-font-color1,inherit);"
+)
+QUIET = "font-size:var(--jp-ui-font-size0,11px);color:var(--jp-ui-font-color2,GrayText);"
 
 
 def freed_sentence(report: ReclaimReport, units: Units) -> str:
@@ -42,7 +49,7 @@ def answer(report: ReclaimReport, units: Units) -> str:
 
 
 def _sentence(text: str) -> str:
-    text = shorten(text, 400)
+    text = one_line(text, 400)
     return text if text.endswith((".", "!", "?", "…")) else f"{text}."
 
 
@@ -55,9 +62,20 @@ def _few(sentences: Iterable[str]) -> list[str]:
 
 def gone_sentence(storages: Sequence[StorageRecord]) -> str:
     """Returns what the panel says of chosen rows that were freed before the press."""
-    name, count = shorten(storage_name(storages[0]), 60), len(storages)
+    name, count = one_line(storage_name(storages[0]), 60), len(storages)
     what = f"{name} is" if count == 1 else f"{name} and {count - 1} more are"
     return f"{what} gone already: nothing was dropped."
+
+
+def with_names(report: ReclaimReport, storages: Sequence[StorageRecord]) -> ReclaimReport:
+    """Returns `report` with a storage's name where a refusal has its number."""
+    named = {f"storage {each.key}": one_line(storage_name(each), 60) for each in storages}
+
+    def told(sentence: str) -> str:
+        words = " ".join(sentence.split(" ", 2)[:2])
+        return f"{named[words]}{sentence[len(words) :]}" if words in named else sentence
+
+    return replace(report, refused=tuple(map(told, report.refused)))
 
 
 def is_simple(storages: Sequence[StorageRecord]) -> bool:
@@ -81,7 +99,7 @@ def del_label(storages: Sequence[StorageRecord], units: Units) -> str:
         return "del"
     size = format_bytes(sum(storage.bytes for storage in storages), units)
     if is_simple(storages):
-        return f"del {shorten(storages[0].names[0], 24)} ({size})"
+        return f"del {one_line(storages[0].names[0], 24)} ({size})"
     return f"del {len(storages)} ({size})…"
 
 
@@ -109,16 +127,10 @@ def plan_html(plan: ReclaimReport) -> str:
     return f'<div style="{FONT}line-height:18px;overflow-wrap:anywhere;">{"".join(parts)}</div>'
 
 
-FONT = (
-    "font-family:var(--jp-ui-font-family,system-ui,sans-serif);"
-    "font-size:var(--jp-ui-font-size1,13px);color:var(--jp-ui-font-color1,inherit);"
-)
-
-
 def _list_html(head: str, sentences: Sequence[str]) -> str:
     if not sentences:
         return ""
-    items = "".join(f"<li>{escape(shorten(text, 400))}</li>" for text in _few(sentences))
+    items = "".join(f"<li>{escape(one_line(text, 400))}</li>" for text in _few(sentences))
     return f'<b>{head}</b><ul style="margin:2px 0 6px;padding-left:18px;">{items}</ul>'
 
 
@@ -133,22 +145,24 @@ def plain_line_html(text: str) -> str:
     return f'<div style="{FONT}line-height:20px">{escape(text)}</div>'
 
 
-def heading_html(title: str, aside: str = "") -> str:
-    """Returns a heading of the panel, with a quiet word at its right end, escaped."""
-    rule = "border-top:1px solid var(--jp-border-color2,rgba(128,128,128,.4));padding-top:4px;"
-    row = "display:flex;justify-content:space-between;gap:8px;line-height:20px;"
-    quiet = "font-size:var(--jp-ui-font-size0,11px);color:var(--jp-ui-font-color2,GrayText);"
+def aside_html(title: str, aside: str = "") -> str:
+    """Returns the quiet words at the right of a section's button, escaped.
+
+    The title is there once more for screen readers, as a heading to jump to.
+    """
+    unseen = "position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%);"
+    cut = "overflow:hidden;text-overflow:ellipsis;white-space:nowrap;text-align:right;"
     return (
-        f'<div style="{FONT}{rule}{row}">'
-        f'<span role="heading" aria-level="3" style="font-weight:600">{escape(title)}</span>'
-        f'<span style="{quiet}white-space:nowrap">{escape(aside)}</span></div>'
+        f'<div style="{FONT}{QUIET}{cut}line-height:32px" title="{escape(aside)}">'
+        f'<span role="heading" aria-level="3" style="{unseen}">{escape(title)}</span>'
+        f"{escape(aside)}</div>"
     )
 
 
 def trouble_sentence(what: str, error: BaseException) -> str:
     """Returns one line about an error inside the panel; nothing of the error is kept."""
     try:
-        said = shorten(str(error), 300)
+        said = one_line(" ".join(str(error)[:4000].split()), 300)
     except Exception:  # a user's __str__ may raise
         said = "(its message could not be read)"
     return f"{what} did not work: {type(error).__name__}: {said}. Press ⟳ to read everything again."

@@ -1,7 +1,7 @@
 """The history as a Bokeh figure: a bar a cell, a mark at its peak, a line at capacity.
 
-All heights are allocated bytes on one device. The grey foot of a bar is memory older than the
-cell; the coloured parts are what the cell made and left alive, by category.
+All heights are allocated bytes on one device. The coloured parts of a bar are what is alive at the
+cell's end by category, or only what the cell made of it; its grey foot is the rest.
 """
 
 from __future__ import annotations
@@ -23,9 +23,11 @@ from bokeh.models import (
 from bokeh.plotting import figure
 
 from nbmem.records import CATEGORIES
-from nbmem.render.palette import NEUTRAL, colour_of
+from nbmem.render.names import clean, shorten_middle
+from nbmem.render.palette import NEUTRAL, colour_of, letter_of
 from nbmem.render.scale import cell_label, cell_title, chart_unit, chartable
-from nbmem.units import format_bytes, format_change, format_seconds
+from nbmem.render.stacks import REST, Shown, rest_word, stack_of
+from nbmem.units import column_unit, format_bytes, format_change, format_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,9 +39,11 @@ CAPACITY_FROM = 0.25
 """The line at capacity is drawn once a peak has come to this part of it; lower bars would vanish
 at the foot of a chart as high as the device."""
 
-OLDER = "older"
 BAR_WIDTH = 0.8
-OLDER_ALPHA = 0.6
+REST_ALPHA = 0.6
+_LONGEST_TITLE = 60
+_PLACES = 4
+"""Decimals of a height in the chart's unit: a pixel is far more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +66,16 @@ class ChartData:
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
 
-def chart_data(records: Sequence[CellRecord], device: str, units: Units = "IEC") -> ChartData:
+def chart_data(
+    records: Sequence[CellRecord], device: str, units: Units = "IEC", shown: Shown = "alive"
+) -> ChartData:
     """Returns the columns of the chart of `device`, heights scaled to one unit."""
     cells = chartable(records, device)
     highest = max((_highest(record.devices[device]) for record in cells), default=0)
     scale, unit = chart_unit(highest, units)
     capacity = _capacity_in_sight(cells, device, highest)
     return ChartData(
-        columns=_columns(cells, device, scale, units),
+        columns=_columns(cells, device, scale, units) | _stacks(cells, device, scale, units, shown),
         labels=[cell_label(record) for record in cells],
         unit=unit,
         top=round(max(highest, capacity or 0) * 1.08 / scale, 4) or 1.0,
@@ -100,43 +106,54 @@ def _columns(
     cells: list[CellRecord], device: str, scale: int, units: Units
 ) -> dict[str, list[Any]]:
     deltas = [record.devices[device] for record in cells]
-    columns: dict[str, list[Any]] = {
+    return {
         "x": list(range(len(cells))),
         "serial": [record.serial for record in cells],
         "cell": [cell_label(record) for record in cells],
-        "title": [_short(cell_title(record)) for record in cells],
+        "title": [shorten_middle(clean(cell_title(record)), _LONGEST_TITLE) for record in cells],
         "time": [_time_text(record) for record in cells],
-        "height": [round(_highest(delta) / scale, 6) for delta in deltas],
-        "peak": [None if delta.peak is None else round(delta.peak / scale, 6) for delta in deltas],
+        "height": [round(_highest(delta) / scale, _PLACES) for delta in deltas],
+        "peak": [None if d.peak is None else round(d.peak / scale, _PLACES) for d in deltas],
         "peak_text": [format_bytes(delta.peak, units) for delta in deltas],
         "after_text": [format_bytes(delta.after, units) for delta in deltas],
         "delta_text": [format_change(delta.delta, units) for delta in deltas],
     }
-    columns.update(_stacks(cells, device, scale))
+
+
+def _stacks(
+    cells: list[CellRecord], device: str, scale: int, units: Units, shown: Shown
+) -> dict[str, list[Any]]:
+    """Returns the heights of each part, and what the pointer reads of them, a line a part."""
+    stacks = [stack_of(record, device, shown) for record in cells]
+    columns: dict[str, list[Any]] = {
+        part: [round(stack.get(part, 0) / scale, _PLACES) for stack in stacks]
+        for part in (REST, *CATEGORIES)
+    }
+    columns["part_words"] = [
+        "\n".join(_part_word(part, record, device, shown) for part in _told(stack))
+        for record, stack in zip(cells, stacks, strict=True)
+    ]
+    columns["part_figures"] = ["\n".join(_part_figures(stack, units)) for stack in stacks]
     return columns
 
 
-def _stacks(cells: list[CellRecord], device: str, scale: int) -> dict[str, list[float]]:
-    stacks: dict[str, list[float]] = {part: [] for part in (OLDER, *CATEGORIES)}
-    for record in cells:
-        made = dict.fromkeys(CATEGORIES, 0)
-        for storage in record.created:
-            if storage.device == device:
-                made[storage.category] = made.get(storage.category, 0) + storage.bytes
-        after = record.devices[device].after or 0
-        stacks[OLDER].append(round(max(0, after - sum(made.values())) / scale, 6))
-        for category in CATEGORIES:
-            stacks[category].append(round(made[category] / scale, 6))
-    return stacks
+def _told(stack: dict[str, int]) -> list[str]:
+    """The order of a bar from its top, so that the words stand as the colours do."""
+    return [part for part in reversed((REST, *CATEGORIES)) if part in stack]
+
+
+def _part_word(part: str, record: CellRecord, device: str, shown: Shown) -> str:
+    return rest_word(record, device, shown) if part == REST else f"{letter_of(part)} {part}"
+
+
+def _part_figures(stack: dict[str, int], units: Units) -> list[str]:
+    unit = column_unit(stack.values(), units)
+    return [f"{unit.format(stack[part])} {unit.suffix}" for part in _told(stack)]
 
 
 def _time_text(record: CellRecord) -> str:
     took = format_seconds(record.seconds)
     return took if record.status == "ok" else f"{took}, {record.error or record.status}"
-
-
-def _short(text: str, most: int = 60) -> str:
-    return text if len(text) <= most else f"{text[: most - 21]}…{text[-20:]}"
 
 
 def history_figure(data: ChartData, *, height: int = 170) -> figure:
@@ -161,14 +178,14 @@ def history_figure(data: ChartData, *, height: int = 170) -> figure:
 
 
 def _add_bars(plot: figure, source: ColumnDataSource) -> None:
-    parts = [OLDER, *CATEGORIES]
+    parts = [REST, *CATEGORIES]
     plot.vbar_stack(
         parts,
         x="x",
         width=BAR_WIDTH,
         color=[NEUTRAL, *(colour_of(category) for category in CATEGORIES)],
-        fill_alpha=[OLDER_ALPHA, *([1.0] * len(CATEGORIES))],
-        nonselection_fill_alpha=[OLDER_ALPHA, *([1.0] * len(CATEGORIES))],
+        fill_alpha=[REST_ALPHA, *([1.0] * len(CATEGORIES))],
+        nonselection_fill_alpha=[REST_ALPHA, *([1.0] * len(CATEGORIES))],
         line_color=None,
         source=source,
     )
@@ -213,6 +230,17 @@ def _add_capacity(plot: figure, data: ChartData) -> None:
     )
 
 
+# Bokeh escapes what it puts in place of `@name`. Two columns of lines, one line a part.
+_TIP = """<div style="max-width:260px;line-height:16px">
+<div style="overflow-wrap:anywhere"><b>@cell</b> @title</div>
+<div>peak @peak_text · end @after_text (@delta_text)</div>
+<div>took @time</div>
+<div style="display:flex;justify-content:space-between;gap:12px;margin-top:4px">
+<div style="white-space:pre">@part_words</div>
+<div style="white-space:pre;text-align:right">@part_figures</div>
+</div></div>"""
+
+
 def _add_tools(plot: figure, source: ColumnDataSource) -> None:
     # One unseen bar a cell takes pointer and tap, so that a thin slice is no smaller a target.
     whole = plot.vbar(
@@ -230,14 +258,8 @@ def _add_tools(plot: figure, source: ColumnDataSource) -> None:
         source=source,
         name="nbmem-targets",
     )
-    tips = [
-        ("cell", "@cell @title"),
-        ("peak", "@peak_text"),
-        ("end", "@after_text (@delta_text)"),
-        ("took", "@time"),
-    ]
     plot.add_tools(
-        HoverTool(renderers=[whole], tooltips=tips, mode="vline", attachment="vertical"),
+        HoverTool(renderers=[whole], tooltips=_TIP, mode="vline", attachment="vertical"),
         TapTool(renderers=[whole]),
         PanTool(dimensions="width"),
     )

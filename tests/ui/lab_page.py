@@ -211,7 +211,7 @@ def rows(table: Locator) -> Locator:
 
 def table(panel: Locator, label: str) -> Locator:
     """Returns a table of the panel by its label."""
-    return panel.get_by_role("grid", name=label)
+    return panel.get_by_role("grid", name=label).or_(panel.get_by_role("treegrid", name=label))
 
 
 def row(panel: Locator, label: str, text: str) -> Locator:

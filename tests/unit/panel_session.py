@@ -8,8 +8,12 @@ from types import SimpleNamespace
 from nbmem.records import (
     CellRecord,
     DeviceDelta,
+    DeviceLedger,
     DeviceReading,
     Inventory,
+    Ledger,
+    LedgerLine,
+    LedgerSum,
     ReclaimReport,
     StorageRecord,
 )
@@ -65,6 +69,13 @@ def reading(device="cpu", kind="cpu", allocated=0, **more):
     return DeviceReading(device=device, kind=kind, allocated=allocated, **{**figures, **more})
 
 
+def ledger(*lines, total, device="cpu", **more):
+    """A ledger of one sum: pairs of code and bytes."""
+    told = tuple(LedgerLine(code, code, size) for code, size in lines)
+    one = LedgerSum("storages", told, LedgerLine("total", "torch's storages", total))
+    return Ledger((DeviceLedger(device, "cpu", None, (one,), **more),), 1_000_000.0)
+
+
 class ScriptedSession:
     """Answers what a test wrote, and lists what it was asked to do."""
 
@@ -77,12 +88,18 @@ class ScriptedSession:
         self.refused = ()
         self.acts = []
         self.scans = 0
+        self.ledger = ledger(("parameter", MIB), ("user", 2 * MIB), total=3 * MIB)
+        self.ledgers = 0
         self.subscribers = []
         self.closed = False
 
     def take_inventory(self):
         self.scans += 1
         return Inventory(tuple(self.storages), 1_000_000.0)
+
+    def take_ledger(self):
+        self.ledgers += 1
+        return self.ledger
 
     def read_devices(self):
         return self.readings

@@ -16,7 +16,7 @@ def test_a_bar_is_older_memory_and_what_the_cell_made_by_category():
     data = chart_data([cell(7, 4 * MIB, 8 * MIB, 10 * MIB, made)], "cpu")
     assert ["[7]"] == data.labels
     assert "MiB" == data.unit
-    assert [4.0] == data.columns["older"]
+    assert [4.0] == data.columns["rest"]
     assert [2.0] == data.columns["parameter"]
     assert [2.0] == data.columns["user"]
     assert [0.0] == data.columns["gradient"]
@@ -28,7 +28,7 @@ def test_a_bar_speaks_of_one_device_only():
     made = [storage(1, MIB), storage(2, 3 * MIB, device="cuda:0")]
     data = chart_data([cell(1, 0, MIB, MIB, made)], "cpu")
     assert [1.0] == data.columns["user"]
-    assert [0.0] == data.columns["older"]
+    assert [0.0] == data.columns["rest"]
     assert [] == chart_data([cell(1, 0, MIB, MIB, made)], "cuda:0").labels
 
 
@@ -105,7 +105,8 @@ def test_an_empty_history_makes_a_figure_that_can_be_embedded():
 def test_the_hover_shows_names_escaped():
     plot = history_figure(chart_data([], "cpu"))
     (hover,) = [tool for tool in plot.tools if isinstance(tool, HoverTool)]
-    assert all("safe" not in row[1] for row in hover.tooltips)
+    assert "@title" in hover.tooltips
+    assert "safe" not in hover.tooltips
 
 
 def test_a_long_first_line_loses_its_middle():

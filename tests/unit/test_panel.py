@@ -44,6 +44,12 @@ def tree(widget):
         yield from tree(child)
 
 
+def dropdown(panel, tip):
+    kinds = [w for w in tree(panel.widget) if type(w).__name__ == "Dropdown"]
+    (found,) = [w for w in kinds if w.tooltip == tip]
+    return found
+
+
 def texts(panel):
     return " ".join(w.value for w in tree(panel.widget) if type(w).__name__ == "HTML")
 
@@ -374,11 +380,11 @@ def test_a_hundred_thousand_storages_send_five_hundred_and_the_filter_finds_the_
     panel = Panel(session)
     tensors = panel._body.tensors
     assert 500 == len(tensors.data.keys)
-    assert tensors.data.unlisted.startswith("99,500 smaller, ")
-    tensors._receive(None, {"type": "filter", "text": "T99999"}, [])
+    assert tensors.data.unlisted.startswith("99,500 more, ")
+    tensors._receive(None, {"type": "ask", "filter": "T99999"}, [])
     assert [99_999] == tensors.data.keys
     tensors.selected = [99_999]
-    tensors._receive(None, {"type": "filter", "text": ""}, [])
+    tensors._receive(None, {"type": "ask", "filter": ""}, [])
     assert [99_999] == tensors.selected
     assert named(panel, "del t99999 (16 B)")
     panel.close()
@@ -399,7 +405,7 @@ def test_another_device_can_be_chosen(session):
     ]
     session.list = [cell(1, 0, GIB, GIB, device="cuda:0"), cell(2, 0, MIB, MIB, device="cuda:1")]
     panel = Panel(session)
-    (choice,) = [w for w in tree(panel.widget) if type(w).__name__ == "Dropdown"]
+    choice = dropdown(panel, "Device")
     assert ("cuda:0", "cuda:1") == choice.options
     assert ["[1]"] == panel._body.chart.data["labels"]
     choice.value = "cuda:1"

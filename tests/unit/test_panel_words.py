@@ -3,12 +3,19 @@
 import pytest
 from panel_session import MIB, cell, reading, storage
 
-from nbmem.panel.columns import cell_table, figures, shorten, storage_table
+from nbmem.panel.cell_columns import cell_table
+from nbmem.panel.columns import figures, one_line
 from nbmem.panel.header import bar_parts, header_html, main_device
+from nbmem.panel.live import Line
+from nbmem.panel.live_columns import storage_table
 from nbmem.panel.words import answer, del_label, del_tip
 from nbmem.records import Inventory, Note, ReclaimReport
 
 GIB = 1024 * MIB
+
+
+def listed(*storages):
+    return storage_table([Line(each.key, each, None) for each in storages], "IEC")
 
 
 def column(data, label):
@@ -20,7 +27,8 @@ def test_a_column_has_one_unit_and_one_number_of_places():
     made = figures([3 * GIB, 512 * MIB, 1024, 0, None], "IEC")
     assert "GiB" == made.unit
     assert ["3.00", "0.50", "<0.01", "0", "?"] == made.texts
-    assert ["288.0", "0.5"] == figures([288 * MIB, MIB // 2], "IEC").texts
+    assert ["288", "<1"] == figures([288 * MIB, MIB // 4], "IEC").texts
+    assert ["28.8", "0.5"] == figures([30_198_989, MIB // 2], "IEC").texts
     assert ["12", "4"] == figures([12, 4], "IEC").texts
     assert [] == figures([], "IEC").texts
 
@@ -36,15 +44,15 @@ def test_si_units():
 
 
 def test_a_long_name_loses_its_middle_never_its_end():
-    text = shorten("a" * 10_000 + "['end']")
-    assert 160 == len(text)
+    text = one_line("a" * 10_000 + "['end']")
+    assert 120 == len(text)
     assert text.endswith("['end']")
     assert "…" in text
-    assert "one two" == shorten("one\n  two")
+    assert "one\\ntwo" == one_line("one\ntwo")
 
 
 def test_a_row_of_a_storage():
-    data = storage_table([storage(5, MIB, ["w", "model.w"], "parameter", shape=(512, 512))], "IEC")
+    data = listed(storage(5, MIB, ["w", "model.w"], "parameter", shape=(512, 512)))
     assert [5] == data.keys
     assert ["w"] == column(data, "name").text
     assert ["1.00"] == column(data, "MiB").text
@@ -57,13 +65,13 @@ def test_a_row_of_a_storage():
 
 
 def test_storages_without_a_name_say_what_holds_them():
-    data = storage_table([storage(1, 4, []), storage(2, 4, [], visible=False)], "IEC")
+    data = listed(storage(1, 4, []), storage(2, 4, [], visible=False))
     assert ["(no name)", "(held by a graph or by C++)"] == column(data, "name").text
 
 
 def test_the_device_is_a_column_only_where_there_are_two():
-    one = storage_table([storage(1, 4)], "IEC")
-    two = storage_table([storage(1, 4), storage(2, 4, device="cuda:0")], "IEC")
+    one = listed(storage(1, 4))
+    two = listed(storage(1, 4), storage(2, 4, device="cuda:0"))
     assert "device" not in [each.label for each in one.columns]
     assert ["cpu", "cuda:0"] == column(two, "device").text
 

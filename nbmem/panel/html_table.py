@@ -1,0 +1,50 @@
+"""A table as HTML that needs no script and no style sheet: the plain panel, and the saved copy."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING
+
+from nbmem.panel.words import FONT
+from nbmem.render.palette import NEUTRAL
+
+if TYPE_CHECKING:
+    from nbmem.panel.columns import Column, TableData
+
+
+def table_html(data: TableData) -> str:
+    """Returns a table as HTML, inline styles only, every text escaped."""
+    if not data.keys:
+        return f'<div style="{FONT}line-height:24px">{escape(data.empty)}</div>'
+    head = "".join(_cell("th", column.label, column.kind) for column in data.columns)
+    rows = "".join(
+        f'<tr title="{escape(data.tips[row])}">'
+        + "".join(_body_cell(data, column, row) for column in data.columns)
+        + "</tr>"
+        for row in range(len(data.keys))
+    )
+    style = f"{FONT}border-collapse:collapse;table-layout:auto;width:100%;line-height:20px;"
+    head, body = f"<thead><tr>{head}</tr></thead>", f"<tbody>{rows}</tbody>"
+    return f'<table style="{style}">{head}{body}</table>'
+
+
+def _body_cell(data: TableData, column: Column, row: int) -> str:
+    if column.bars is None:
+        return _cell("td", column.text[row], column.kind)
+    parts = "".join(
+        f'<span style="flex:none;width:{share:.2f}%;background:{data.palette[int(word)][1]}"'
+        f' title="{escape(data.palette[int(word)][3])}"></span>'
+        for word, share in column.bars[row]
+    )
+    style = f"display:flex;height:10px;min-width:60px;background:{NEUTRAL}22;overflow:hidden"
+    return f'<td style="width:40%;padding:0 6px"><div style="{style}">{parts}</div></td>'
+
+
+def _cell(tag: str, text: str, kind: str) -> str:
+    align = "right" if kind == "figure" else "left"
+    style = f"text-align:{align};padding:0 6px;font-variant-numeric:tabular-nums;"
+    style += (
+        "width:50%;overflow-wrap:anywhere;" if kind in ("name", "text") else "white-space:nowrap;"
+    )
+    weight = "font-weight:600;" if tag == "th" else ""
+    return f'<{tag} style="{style}{weight}">{escape(text)}</{tag}>'
