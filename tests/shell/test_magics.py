@@ -64,9 +64,24 @@ def test_errors_says_when_there_were_none(notebook, capsys):
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        ("pannel", "%gpumem: no 'pannel', only on, off, history, tensors, panel, errors;"),
-        ("tensors many", "'many' is no number of rows; for example: %gpumem tensors 50"),
-        ("on everything", "'everything' is more than it takes; for example: %gpumem on"),
+        ("pannel", "%gpumem: no 'pannel', only on, off, history, tensors, ledger, panel, errors;"),
+        (
+            "on everything",
+            "%gpumem on: unrecognized arguments: everything; for example: %gpumem on",
+        ),
+        ("tensors 0", "%gpumem tensors: '0' is no number of rows; for example: %gpumem tensors"),
+        ("tensors --rows many", "argument --rows: 'many' is no number of rows; for example:"),
+        ("tensors --by colour", "argument --by: 'colour' is none of category, module, cell, name,"),
+        ("tensors --sort colour", "argument --sort: 'colour' is none of size, name, cell,"),
+        ("tensors --rows", "argument --rows: expected one argument; for example:"),
+        ("tensors size>big", "'big' is no size, as 4096, 64KiB, 1.5GiB or 2MB are; for example:"),
+        ("tensors kind=user", "no 'kind' to filter by, only name, category, module, cell, size,"),
+        ("tensors --where --by cell", "it goes without --by and --sort; for example:"),
+        ("tensors --by cell --sort views", "groups are sorted by size or name, not by views;"),
+        ("tensors --by module --sort name", "--by module goes without --sort; for example:"),
+        ("tensors --colour", "unrecognized arguments: --colour; for example:"),
+        ("ledger cuda:9", "for example: %gpumem ledger cuda:0"),
+        ("ledger cpu cpu", "unrecognized arguments: cpu; for example: %gpumem ledger cuda:0"),
     ],
 )
 def test_wrong_use_is_one_line_with_an_example(notebook, capsys, line, problem):
@@ -74,6 +89,84 @@ def test_wrong_use_is_one_line_with_an_example(notebook, capsys, line, problem):
     told = capsys.readouterr()
     (message,) = [text for text in (told.out + told.err).splitlines() if "UsageError" in text]
     assert problem in message
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("on", "Records every cell from now on"),
+        ("off", "Records only cells that begin with %%gpumem."),
+        ("history", "Shows the table of recorded cells."),
+        ("tensors", "For example: %gpumem tensors conv size>1MiB --by module"),
+        ("ledger", "Shows the sums of a device that close"),
+        ("panel", "Shows chart, tables and buttons, below this cell."),
+        ("errors", "Shows what broke inside nbmem."),
+    ],
+)
+def test_each_subcommand_explains_itself_and_does_nothing_else(notebook, capsys, command, said):
+    assert notebook.run(f"%gpumem {command} --help").success
+    told = capsys.readouterr().out
+    assert said in told
+    assert f"usage: %gpumem {command} [-h]" in told
+    assert [] == notebook.reports
+
+
+@pytest.mark.parametrize("asked", ["-h", "--help", "help"])
+def test_the_magic_explains_itself(notebook, capsys, asked):
+    assert notebook.run(f"%gpumem {asked}").success
+    told = capsys.readouterr().out
+    assert "%gpumem tensors --where" in told
+    assert "`%gpumem ledger`" in told
+
+
+def test_tensors_are_filtered_and_sorted(notebook):
+    notebook.run("first = torch.zeros(300); second = torch.zeros(600); other = torch.zeros(9000)")
+    notebook.run("%gpumem tensors --sort name size<3KB name=s category=user dtype=float32")
+    lines = [line.split() for line in notebook.reports[-1].splitlines()]
+    assert ["first", "second"] == [line[2] for line in lines if line[1:2] == ["U"]]
+
+
+def test_tensors_by_module_add_up_to_their_model(notebook):
+    notebook.run("net = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Linear(64, 32))")
+    notebook.run("%gpumem tensors --by module category=parameter")
+    told = notebook.reports[-1]
+    # 64·64 + 64 and 64·32 + 32 float32 weights: 16,640 B and 8,320 B
+    assert "Live tensors by module · 24.4 KiB in 4 storages" in told
+
+
+def test_tensors_by_category_and_by_name(notebook):
+    notebook.run("x = torch.zeros(256, 1024); made = [torch.zeros(1024) for _ in range(4)]")
+    for by, expected in (("category", "user"), ("name", "made")):
+        notebook.run(f"%gpumem tensors --by {by}")
+        told = notebook.reports[-1]
+        assert f"Live tensors by {by}" in told
+        assert expected in told
+
+
+def test_where_tells_what_is_on_which_device(notebook):
+    notebook.run("x = torch.zeros(256, 1024)")
+    notebook.run("%gpumem tensors --where name=x")
+    lines = notebook.reports[-1].splitlines()
+    assert "Where tensors are · 1.00 MiB in 1 storage that match “name=x”" in lines[0]
+    assert ["module", "cpu"] in [line.split() for line in lines]
+
+
+def test_a_filter_that_finds_nothing_says_so(notebook):
+    notebook.run("x = torch.zeros(256, 1024)")
+    notebook.run("%gpumem tensors nowhere_at_all")
+    assert "None matches “nowhere_at_all”: alive are " in notebook.reports[-1]
+
+
+def test_ledger_shows_sums_whose_bytes_can_be_added_up(notebook):
+    notebook.run("x = torch.zeros(256, 1024)")
+    notebook.run("%gpumem ledger cpu")
+    told = notebook.reports[-1]
+    assert "Ledger of cpu" in told
+    sizes = re.findall(r"^  . .*?([\d,]+)$", told.partition("What this process")[0], re.MULTILINE)
+    *lines, total = [int(size.replace(",", "")) for size in sizes]
+    assert total == sum(lines)
+    assert total >= 1024 * 1024
+    assert "closes to the byte" in told
 
 
 def test_units_setting_changes_the_report(notebook):
