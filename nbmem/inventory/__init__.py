@@ -4,9 +4,10 @@
                                           ├──> join ──> Inventory
     heap's scan (gc and graphs) ──────────┘
 
-`walk` reads containers by `readers` and writes a `trail`; `names` makes texts of it (`paths` has
-their forms), `gradients`, `parts` and `graphs` add what hangs on a tensor; `listing` joins the
-trail with the scan; `resolver` leads from a text back to the tensor, `places` to what holds it.
+`walk` reads containers by `readers` and `callables` and writes a `trail`; `names` makes texts of it
+(`paths` has their forms), `gradients`, `parts` and `graphs` add what hangs on a tensor, `modules`
+where it belongs; `listing` joins the trail with the scan; `resolver` leads from a text back to the
+tensor, `places` to what holds it.
 """
 
 from nbmem.inventory.listing import take_inventory

@@ -29,9 +29,9 @@ def held_by_function(function: types.FunctionType) -> Held:
     return held + [(Step.ATTRIBUTE, name, value) for name, value in attributes if type(name) is str]
 
 
-def held_by_method(method: types.MethodType) -> Held:
-    """Returns the object that a method is bound to, and its function."""
-    return [
-        (Step.ATTRIBUTE, "__self__", method.__self__),
-        (Step.ATTRIBUTE, "__func__", method.__func__),
-    ]
+def held_by_method(method: Any) -> Held:
+    """Returns the function of a method, static or not, and the object that it is bound to."""
+    held: Held = [(Step.ATTRIBUTE, "__func__", method.__func__)]
+    if type(method) is types.MethodType:
+        held.append((Step.ATTRIBUTE, "__self__", method.__self__))
+    return held

@@ -53,6 +53,8 @@ class Step(IntEnum):
     """What a function's closure holds (the variable's name)."""
     DEFAULT = 18
     """The default of a function's argument (its name or position)."""
+    LOCAL_AT = 19
+    """What a suspended generator's frame holds (position): its names can't be read harmlessly."""
 
 
 HOLDERS: dict[Step, str] = {
@@ -75,6 +77,7 @@ HOLDERS: dict[Step, str] = {
     Step.GRADIENT: "gradient",
     Step.CLOSURE: "closure",
     Step.DEFAULT: "default argument",
+    Step.LOCAL_AT: "suspended frame",
 }
 """What a step is taken in, in words."""
 
@@ -138,4 +141,5 @@ _FORMS: dict[Step, str] = {
     Step.GRADIENT: "{base}.grad",
     Step.CLOSURE: "{base} → closure {key}",
     Step.DEFAULT: "{base} → default {key}",
+    Step.LOCAL_AT: "{base} → local {key}",
 }

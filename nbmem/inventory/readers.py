@@ -57,6 +57,8 @@ class Kind(IntEnum):
     """A node of an autograd graph, kept without its tensor."""
     SPACE = 14
     """A class or a module file that may be the user's own: asked one by one."""
+    GENERATOR = 15
+    """Or a coroutine: what its suspended frame holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,11 @@ _CONTAINERS: tuple[tuple[type, Kind, Any], ...] = (
     (type, Kind.SPACE, None),
     (types.ModuleType, Kind.SPACE, None),
 )
+_OF_PYTHON: dict[Kind, tuple[type, ...]] = {
+    Kind.FUNCTION: (types.FunctionType,),
+    Kind.METHOD: (types.MethodType, staticmethod, classmethod),
+    Kind.GENERATOR: (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType),
+}
 _PACKED = (
     "Packed weights, as those of dynamically quantized modules, are not counted: torch keeps their "
     "bytes out of Python's sight."
@@ -120,8 +127,9 @@ def read_type(cls: type) -> Reader:
     numpy = sys.modules.get("numpy")
     if numpy is not None and cls is numpy.ndarray:
         return Reader(cls, Kind.ARRAY)
-    if cls is types.FunctionType or cls is types.MethodType:
-        return Reader(cls, Kind.FUNCTION if cls is types.FunctionType else Kind.METHOD)
+    for kind, classes in _OF_PYTHON.items():
+        if any(cls is one for one in classes):
+            return Reader(cls, kind)
     if read_node_type(cls) is not None:
         return Reader(cls, Kind.NODE)
     if _is_machinery(cls):
@@ -193,20 +201,30 @@ def _is_machinery(cls: type) -> bool:
 def names_in_space(space: Any) -> dict[str, Any] | None:
     """Returns the names in a class or a module file of the user's own; None for all others.
 
-    A class is the user's where it was made in the notebook; a module, where its file lies outside
-    of the folders into which packages are installed.
+    It is the user's where it was made in the notebook, or in a file outside of the folders into
+    which packages are installed.
     """
     if issubclass(type(space), type):
         found = _namespace_of(space)
-        module = found.get("__module__")
-        return dict(found) if type(module) is str and module == "__main__" else None
+        return dict(found) if _is_own_class(found.get("__module__")) else None
     if type(space) is not types.ModuleType:
         return None
-    found = _names_of_module(space)
-    file = found.get("__file__")
-    if type(file) is not str or found is vars(sys.modules["__main__"]):
-        return None
-    return dict(found) if not os.path.abspath(file).startswith(_installed()) else None
+    names = _names_of_module(space)
+    return dict(names) if _is_own_file(names) and space is not sys.modules["__main__"] else None
+
+
+def _is_own_class(module: Any) -> bool:
+    if type(module) is not str:
+        return False
+    found = sys.modules.get(module)
+    return module == "__main__" or (
+        type(found) is types.ModuleType and _is_own_file(_names_of_module(found))
+    )
+
+
+def _is_own_file(names: dict[str, Any]) -> bool:
+    file = names.get("__file__")
+    return type(file) is str and not os.path.abspath(file).startswith(_installed())
 
 
 _names_of_module: Any = vars(types.ModuleType)["__dict__"].__get__
