@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 SHORT = {"saved for backward": "saved"}
 """Categories whose name is long for a column."""
 _GRAPH = " → graph"
+_TINY = 0.01
+"""Share of all that is shown below which a name of the user's gets no row of its own, if there
+are several."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,17 +53,23 @@ def rows_of(storages: Sequence[StorageRecord], most: int) -> list[Row]:
     for storage in storages:
         kinds.setdefault(storage.category, []).append(storage)
     rows = [_row(kind, _group(held)) for kind, held in kinds.items() if kind != "user"]
-    single, rest = _user_rows(_group(kinds.get("user", ())), max(1, most - len(rows)))
+    least = _TINY * sum(storage.bytes for storage in storages)
+    single, rest = _user_rows(_group(kinds.get("user", ())), max(1, most - len(rows)), least)
     rows = sorted(rows + single, key=lambda row: (-row.bytes, _order(row.category))) + rest
     return rows if len(rows) <= most else [*rows[: most - 1], _rest(rows[most - 1 :])]
 
 
-def _user_rows(groups: list[Names], most: int) -> tuple[list[Row], list[Row]]:
-    """Returns rows of one name each, and the row that sums the others: it comes last."""
-    if len(groups) <= most:
-        return [_row("user", [group]) for group in groups], []
-    single = [_row("user", [group]) for group in groups[: most - 1]]
-    return single, [_row("user", groups[most - 1 :])]
+def _user_rows(groups: list[Names], most: int, least: float) -> tuple[list[Row], list[Row]]:
+    """Returns rows of one name each, and the row that sums the others: it comes last.
+
+    Several that have less than `least` bytes each share that row, whatever room there is.
+    """
+    large = sum(group.bytes >= least for group in groups)
+    shown = len(groups) if large >= len(groups) - 1 else large
+    if shown > most or (shown == most and shown < len(groups)):
+        shown = most - 1
+    single = [_row("user", [group]) for group in groups[:shown]]
+    return single, [_row("user", groups[shown:])] if shown < len(groups) else []
 
 
 def _row(category: str, names: Iterable[Names]) -> Row:

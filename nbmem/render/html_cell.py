@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from nbmem.render import html_parts as parts
 from nbmem.render.html_parts import escape, tag
+from nbmem.render.module_tables import module_rows
 from nbmem.render.names import words_of
 from nbmem.render.story import tell
 from nbmem.units import Units, column_unit, format_count
@@ -13,10 +14,13 @@ from nbmem.units import Units, column_unit, format_count
 if TYPE_CHECKING:
     from nbmem.records import CellRecord, StorageRecord
     from nbmem.render.groups import Names, Row
+    from nbmem.render.module_tables import ModuleRow
     from nbmem.render.story import DeviceStory, Story
 
 _HELD, _CHANGED, _PEAK = parts.NEUTRAL, "#0072B2", "#6BB3DE"
 """Colours of the parts of a bar: grey was there, blue is the cell's, light blue came and went."""
+_QUIET_CELL = f"{parts.CELL};{parts.QUIET};text-align:left"
+_MOST_MODULES = 12
 _MOST_LISTED = 40
 """Each listed storage is half a kilobyte in the saved notebook."""
 
@@ -74,6 +78,7 @@ def _device(device: DeviceStory, story: Story, units: Units) -> str:
     if device.stayed:
         inner.append(tag("div", f"{_word('stayed')}{escape(device.stayed)}", "margin-top:6px"))
         inner.append(_rows(device.rows, units))
+        inner.append(_saved_by_module(device.created, units))
         inner.append(_all_storages(device.created, units))
     inner += [tag("div", f"{_word(word)}{escape(text)}") for word, text in device.facts]
     return "".join(inner)
@@ -139,6 +144,35 @@ def _detail(names: Names) -> str:
     return f" {tag('span', escape(text), parts.QUIET)}" if text else ""
 
 
+def _saved_by_module(created: tuple[StorageRecord, ...], units: Units) -> str:
+    """Returns what graphs keep as a tree of modules, folded away; nothing where it is of one."""
+    saved = [storage for storage in created if storage.category == "saved for backward"]
+    if len({storage.module for storage in saved}) < 2:
+        return ""
+    lines = module_rows(saved, _MOST_MODULES)
+    unit = column_unit([line.bytes for line in lines], units)
+    rows = [
+        parts.row(
+            [
+                tag("td", f"{escape(unit.format(line.bytes))} {unit.suffix}", parts.FIGURE),
+                tag("td", _module(line), f"{parts.CELL};text-align:left"),
+                tag("td", escape(format_count(line.count, "storage")), _QUIET_CELL),
+            ]
+        )
+        for line in lines
+    ]
+    return _folded("saved for backward, by module", parts.table(rows))
+
+
+def _module(line: ModuleRow) -> str:
+    return tag("span", parts.name(line.label, 48), f"margin-left:{1.2 * min(line.depth, 6):g}em")
+
+
+def _folded(summary: str, inner: str) -> str:
+    opener = tag("summary", escape(summary), f"cursor:pointer;{parts.QUIET}")
+    return tag("details", opener + inner)
+
+
 def _all_storages(created: tuple[StorageRecord, ...], units: Units) -> str:
     """Returns the single storages, folded away; nothing where the rows above say it all."""
     if len(created) < 3:
@@ -154,7 +188,7 @@ def _all_storages(created: tuple[StorageRecord, ...], units: Units) -> str:
                 tag(
                     "td",
                     escape(words_of(s.shape, s.dtype)),
-                    f"{parts.CELL};{parts.QUIET};text-align:left",
+                    _QUIET_CELL,
                 ),
             ]
         )
@@ -162,8 +196,7 @@ def _all_storages(created: tuple[StorageRecord, ...], units: Units) -> str:
     ]
     left = len(created) - len(shown)
     more = parts.sentences([f"{format_count(left, 'smaller storage')} not shown."] if left else [])
-    summary = tag("summary", f"all {len(created):,} storages", f"cursor:pointer;{parts.QUIET}")
-    return tag("details", summary + parts.table(rows) + more)
+    return _folded(f"all {len(created):,} storages", parts.table(rows) + more)
 
 
 def _one_name(storage: StorageRecord) -> str:

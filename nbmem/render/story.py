@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from nbmem.render.groups import Row, rows_of
 from nbmem.render.names import clean
+from nbmem.render.trend import trend_facts
 from nbmem.units import (
     Units,
     format_bytes,
@@ -124,7 +125,11 @@ _EMPTY = "nothing was allocated"
 
 def _tell_device(record: CellRecord, delta: DeviceDelta, units: Units, rows: int) -> DeviceStory:
     created = tuple(s for s in record.created if s.device == delta.device)
-    facts = [*_movements(record, delta, units), *_steps(record, delta.device, units)]
+    facts = [
+        *_movements(record, delta, units),
+        *_steps(record, delta.device, units),
+        *trend_facts(record, delta.device, units),
+    ]
     return DeviceStory(
         device=clean(delta.device),
         quiet=None if created or facts else _quiet(delta, units),

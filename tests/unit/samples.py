@@ -3,6 +3,7 @@
 from nbmem.records import (
     AllocatorBlock,
     CellRecord,
+    Copies,
     DeviceDelta,
     DeviceLedger,
     Inventory,
@@ -11,6 +12,7 @@ from nbmem.records import (
     LedgerSum,
     Note,
     ProcessMemory,
+    RunTrend,
     StepSummary,
     StorageRecord,
 )
@@ -170,6 +172,43 @@ HOSTILE = cell(
     ],
     notes=(Note("x", "y", 'a "quoted" <note>\nof two lines'),),
 )
+GROWING = cell(
+    16,
+    delta("cpu", before=34 * MIB, after=46 * MIB, peak=50 * MIB, capacity=62 * GIB),
+    count=16,
+    first_line="losses.append(model(x).sum())",
+    run=3,
+    created=[
+        *[
+            storage(
+                n,
+                4 * MIB,
+                "saved for backward",
+                f"losses[2] → graph[{n}] AddmmBackward0.mat1 of model.{n}",
+                device="cpu",
+                module=f"model.{n}",
+                visible=False,
+            )
+            for n in range(3)
+        ],
+        storage(9, 4, "user", "losses[2]", device="cpu", shape=()),
+        storage(10, 8, "user", "step", device="cpu", shape=(), dtype="int64"),
+    ],
+    trend=RunTrend(
+        runs=3,
+        older={"cpu": 24 * MIB + 8},
+        growth_per_run={"cpu": 12 * MIB},
+        kept={"cpu": (12 * MIB, 24 * MIB, 36 * MIB)},
+        by_name=(
+            Copies("losses[*]", "cpu", 12 * MIB, 24 * MIB, 4, 8, ("losses[0]", "losses[1]")),
+            Copies("opt.state[*]['exp_avg']", "cpu", 0, 20 * MIB, 0, 4, ("opt.state[w]",)),
+            Copies("step", "cpu", 8, 0, 1, 0),
+        ),
+        by_line=(
+            Copies("1", "cpu", 12 * MIB, 24 * MIB, 3, 6, (), "losses.append(model(x).sum())"),
+        ),
+    ),
+)
 SAMPLES = {
     "trained": TRAINED,
     "quiet": QUIET,
@@ -179,6 +218,7 @@ SAMPLES = {
     "steps": STEPS,
     "on_cpu": ON_CPU,
     "hostile": HOSTILE,
+    "growing": GROWING,
 }
 
 
