@@ -7,7 +7,7 @@ import linecache
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from types import CodeType, TracebackType
+from types import CodeType, FunctionType, TracebackType
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from nbmem.errors import ScopeError
@@ -56,21 +56,27 @@ class _Runs:
 class Block:
     """A measured block; `record` is its `CellRecord` once it ended."""
 
-    def __init__(self, session: Session, site: _Site, device: str | None, *, scan: bool) -> None:
+    def __init__(
+        self, session: Session, site: _Site, device: str | None, place: Place, *, scan: bool
+    ) -> None:
         self._session, self._site, self._device, self._scan = session, site, device, scan
+        self._place = place
         self._opened: OpenRecord | None = None
         self._record: CellRecord | None = None
 
     def __enter__(self) -> Block:
-        self._opened = self._session.blocks.open(self._site, self._device, scan=self._scan)
+        self._opened = self._session.blocks.open(
+            self._site, self._device, self._place, scan=self._scan
+        )
         return self
 
     def __call__(self, function: Callable[Params, Result]) -> Callable[Params, Result]:
         """Returns `function` with each of its calls measured: `@nbmem.measure("step")`."""
+        place = Place(code=function.__code__) if type(function) is FunctionType else self._place
 
         @functools.wraps(function)
         def measured(*args: Params.args, **kwargs: Params.kwargs) -> Result:
-            with self._session.blocks.again(self._site, self._device, scan=self._scan):
+            with self._session.blocks.again(self._site, self._device, place, scan=self._scan):
                 return function(*args, **kwargs)
 
         return measured
@@ -116,21 +122,21 @@ class Blocks:
     ) -> Block:
         """Returns a block for the `with` statement at one line, ready to be entered."""
         site = _Site(None, code, lineno, label)
-        return self.again(site, device, scan=scan)
+        return self.again(site, device, Place(code=code), scan=scan)
 
-    def again(self, site: _Site, device: str | None, *, scan: bool) -> Block:
+    def again(self, site: _Site, device: str | None, place: Place, *, scan: bool) -> Block:
         """Returns a block at a site, under whatever is being measured now."""
         outer = self.innermost or self._session.watcher.innermost
         site = replace(site, parent=outer.serial if outer else None)
-        return Block(self._session, site, device, scan=scan)
+        return Block(self._session, site, device, place, scan=scan)
 
-    def open(self, site: _Site, device: str | None, *, scan: bool) -> OpenRecord:
+    def open(self, site: _Site, device: str | None, place: Place, *, scan: bool) -> OpenRecord:
         """Opens a run; from the second one on, a scan is made only where time allows."""
         runs = self._sites.setdefault(site, _Runs())
         again = runs.record is not None or runs.open_count > 0
         scan = scan and not (again and _too_often(runs))
         started = time.perf_counter()
-        heading = self._heading(site)
+        heading = self._heading(site, place)
         opened = self._session.recorder.open(heading, device, scan=scan, serial=runs.serial)
         runs.scanning += time.perf_counter() - started
         opened.scan = opened.scan and not again
@@ -160,7 +166,7 @@ class Blocks:
             self._session.keep(self._session.recorder.close(opened))
         self._open.clear()
 
-    def _heading(self, site: _Site) -> Heading:
+    def _heading(self, site: _Site, place: Place) -> Heading:
         line = linecache.getline(site.code.co_filename, site.lineno).strip()
         cell = self._session.watcher.innermost
         return Heading(
@@ -170,7 +176,7 @@ class Blocks:
             cell_id=cell.heading.cell_id if cell else None,
             parent=site.parent,
             runs=cell.heading.runs if cell else (),
-            place=None if cell else Place(code=site.code),
+            place=None if cell else place,
         )
 
 

@@ -173,9 +173,10 @@ class Recorder:
     ) -> RunTrend | None:
         if head.own_run is None or inventory is None or outcome is None:
             return None
-        rerun = Rerun(head.own_run, (device for device in outcome.deltas if device != "host"))
+        devices = (device for device in outcome.deltas if device != "host")
+        rerun = Rerun(head.own_run, devices, head.source.splitlines())
         rerun.take(inventory.storages, self._origins)
-        return rerun.tell(self._book, head.source.splitlines())
+        return rerun.tell(self._book)
 
 
 def alive_by_category(storages: Iterable[StorageRecord]) -> dict[str, dict[str, int]]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from heapq import nsmallest
 from itertools import combinations, pairwise
 from statistics import median_high, median_low
 from typing import TYPE_CHECKING
@@ -54,27 +55,51 @@ class RunBook:
 class _Group:
     """Copies under one name or line, as they are summed up."""
 
+    what: str
+    device: str
+    source: str = ""
     newer: int = 0
     older: int = 0
     newer_count: int = 0
     older_count: int = 0
-    holders: set[str] = field(default_factory=set)
+    holders: set[str] | None = None
 
     def add(self, storage: StorageRecord, *, is_older: bool) -> None:
-        if is_older:
-            self.older += storage.bytes
-            self.older_count += 1
-            self.holders.update(map(stem_of, storage.names))
-        else:
+        if not is_older:
             self.newer += storage.bytes
             self.newer_count += 1
+            return
+        self.older += storage.bytes
+        self.older_count += 1
+        if self.holders is None:  # a cell may make a hundred thousand names
+            self.holders = set()
+        self.holders.update(map(stem_of, storage.names))
+
+    def tell(self) -> Copies:
+        return Copies(
+            what=self.what,
+            device=self.device,
+            newer=self.newer,
+            older=self.older,
+            newer_count=self.newer_count,
+            older_count=self.older_count,
+            held_by=_shortest(self.holders or ()),
+            source=self.source,
+        )
 
 
 class Rerun:
-    """Sums up, at the end of a run, what all runs of its cell left alive."""
+    """Sums up, at the end of a run, what all runs of its cell left alive.
 
-    def __init__(self, now: CellRun, devices: Iterable[str]) -> None:
+    Args:
+        now: the run that ended.
+        devices: those that the cell measures.
+        source: the cell's lines.
+    """
+
+    def __init__(self, now: CellRun, devices: Iterable[str], source: Sequence[str] = ()) -> None:
         self._now = now
+        self._source = source
         self._kept = dict.fromkeys(devices, 0)
         self._older = dict.fromkeys(self._kept, 0)
         self._by_name: dict[tuple[str, str], _Group] = {}
@@ -90,36 +115,35 @@ class Rerun:
             is_older = run != self._now.run
             self._kept[storage.device] += storage.bytes
             self._older[storage.device] += storage.bytes if is_older else 0
-            name = storage.device, origin.made_as or NO_NAME
-            self._by_name.setdefault(name, _Group()).add(storage, is_older=is_older)
+            self._named(storage.device, origin.made_as or NO_NAME).add(storage, is_older=is_older)
             if origin.line is not None:
-                line = storage.device, origin.line
-                self._by_line.setdefault(line, _Group()).add(storage, is_older=is_older)
+                self._at(storage.device, origin.line).add(storage, is_older=is_older)
 
-    def tell(self, book: RunBook, source: Sequence[str] = ()) -> RunTrend | None:
-        """Returns the trend, None for a first run; notes the run in the book.
+    def _named(self, device: str, name: str) -> _Group:
+        group = self._by_name.get((device, name))
+        if group is None:
+            group = self._by_name[device, name] = _Group(name, device)
+        return group
 
-        Args:
-            book: what earlier runs ended with.
-            source: the cell's lines.
-        """
+    def _at(self, device: str, line: int) -> _Group:
+        group = self._by_line.get((device, line))
+        if group is None:
+            text = _text_of(self._source, line)
+            group = self._by_line[device, line] = _Group(str(line), device, text)
+        return group
+
+    def tell(self, book: RunBook) -> RunTrend | None:
+        """Returns the trend, None for a first run; notes the run in the book of earlier ones."""
         points = book.enter(self._now, self._kept)
         if self._now.run < 2:
             return None
-        names = [
-            _copies(device, what, "", group) for (device, what), group in self._by_name.items()
-        ]
-        lines = [
-            _copies(device, str(line), _text_of(source, line), group)
-            for (device, line), group in self._by_line.items()
-        ]
         return RunTrend(
             runs=self._now.run,
             older=self._older,
             growth_per_run={d: growth_of(runs) for d, runs in points.items() if len(runs) > 1},
             kept={device: tuple(size for _, size in runs) for device, runs in points.items()},
-            by_name=_largest(names),
-            by_line=_largest(lines),
+            by_name=_largest(self._by_name.values()),
+            by_line=_largest(self._by_line.values()),
         )
 
 
@@ -161,19 +185,6 @@ def stem_of(name: str) -> str:
     return name.partition(_GRAPH)[0]
 
 
-def _copies(device: str, what: str, source: str, group: _Group) -> Copies:
-    return Copies(
-        what=what,
-        device=device,
-        newer=group.newer,
-        older=group.older,
-        newer_count=group.newer_count,
-        older_count=group.older_count,
-        held_by=_shortest(group.holders),
-        source=source,
-    )
-
-
 def _shortest(names: Iterable[str]) -> tuple[str, ...]:
     """Returns the shortest name of each pattern: `losses[0]` speaks for `losses[1]` as well.
 
@@ -185,9 +196,9 @@ def _shortest(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(found.values())[:_HOLDERS]
 
 
-def _largest(copies: list[Copies]) -> tuple[Copies, ...]:
-    copies.sort(key=lambda c: (-c.older, -c.newer, c.device, c.what))
-    return tuple(copies[:_COPIES])
+def _largest(groups: Iterable[_Group]) -> tuple[Copies, ...]:
+    largest = nsmallest(_COPIES, groups, key=lambda g: (-g.older, -g.newer, g.device, g.what))
+    return tuple(group.tell() for group in largest)
 
 
 def _text_of(source: Sequence[str], line: int) -> str:

@@ -314,6 +314,17 @@ def test_a_block_in_an_unmeasured_function_tells_its_own_lines():
     del kept
 
 
+def test_a_decorated_function_tells_its_own_lines():
+    @nbmem.measure("train")
+    def train():
+        return torch.zeros(BIG)
+
+    kept = train()
+    (record,) = nbmem.get_history().records()
+    assert [train.__wrapped__.__code__.co_firstlineno + 2] == [s.line for s in record.created]
+    del kept
+
+
 def test_copies_are_told_by_line_with_what_stands_there(notebook):
     notebook.run("kept = []")
     code = f"%%gpumem -q\nx = torch.zeros({BIG})\nfor _ in range(2): kept.append(x + 1)"

@@ -50,9 +50,9 @@ def told(origins, storages, *, run, devices=("cuda:0",), source=()):
     book = RunBook()
     for earlier in range(1, run):
         Rerun(CellRun(1, earlier), devices).tell(book)
-    rerun = Rerun(CellRun(1, run), devices)
+    rerun = Rerun(CellRun(1, run), devices, source)
     rerun.take(storages, origins)
-    return rerun.tell(book, source)
+    return rerun.tell(book)
 
 
 def made(key, run, *, cell=1, name="x", line=None):
