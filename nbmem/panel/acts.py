@@ -41,6 +41,7 @@ class Acts:
         self._planned: tuple[int, ...] = ()
         self._cache_tip = "Gives cached blocks that no tensor uses back to the device."
         self.line = HTML()
+        """The answer; apart from `widget`, so that it is seen where that is closed."""
         self._del = button("del", words.del_tip([]), self._press_del)
         self._collect = button("gc.collect()", "Frees what only cycles keep.", self._press_collect)
         self._empty = button("empty cache", self._cache_tip, self._press_empty)
@@ -53,7 +54,7 @@ class Acts:
             layout=Layout(display=HIDDEN),
         )
         buttons = Box([self._del, self._collect, self._empty], layout=_row())
-        self.widget = VBox([buttons, self._plan, self.line])
+        self.widget = VBox([buttons, self._plan])
         self._units: Units = "IEC"
         self._busy = False
         self._has_cache = False

@@ -54,6 +54,12 @@ function addScript(buffer, version, waiting) {
   document.head.append(script);
 }
 
+// What the pointer reads of a bar: a line a part, sent as a digit a part.
+function partWords(data) {
+  const lines = (digits) => [...digits].map((digit) => data.part_words[digit]).join("\n");
+  return data.columns.parts.map(lines);
+}
+
 class ChartView {
   constructor(model, el) {
     this.model = model;
@@ -138,7 +144,7 @@ class ChartView {
     if (!this.doc || this.count() === 0) return;
     const data = this.model.get("data");
     const following = this.shown === undefined || this.xRange.end >= this.shown - 0.5;
-    this.source.data = data.columns;
+    this.source.data = { ...data.columns, part_words: partWords(data) };
     this.xAxis.major_label_overrides = new Map(data.labels.map((label, x) => [x, label]));
     this.yAxis.axis_label = data.unit;
     this.yRange.setv({ start: 0, end: data.top });

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from nbmem.render.tables import Table
     from nbmem.units import Units
 
-WAITING = "The ledger is read as soon as the kernel is free."
+NOT_TAKEN = "There is no ledger yet: press ⟳ to take it."
 NOTHING = "No device can be read: import torch, then press ⟳."
 _LINE = "display:flex;gap:6px;align-items:baseline;padding:1px 0"
 _MARK = "flex:0 0 16px;text-align:center"
@@ -42,7 +42,7 @@ def ledger_aside(ledger: Ledger | None, units: Units) -> str:
 def ledger_html(ledger: Ledger | None, units: Units) -> str:
     """Returns the sums of every device, the blocks without an owner and the processes."""
     if ledger is None:
-        return tag("div", escape(WAITING), f"{FONT}line-height:24px;")
+        return tag("div", escape(NOT_TAKEN), f"{FONT}line-height:24px;")
     told = [tell_device(each, units) for each in ledger.devices]
     inner = "".join(_device(words, first=n == 0) for n, words in enumerate(told))
     foot = _sentences((*legend_of(told), *sentences_of(ledger.notes)))

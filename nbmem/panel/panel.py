@@ -51,6 +51,7 @@ class Panel:
         self._ledger: Ledger | None = None
         self._wanted = Wanted()
         self._live, self._walk = LiveList(), ModuleWalk()
+        self._where = places_by_category(())
         self._outputs = Outputs()
         self._drawing = False
         self.closed = False
@@ -74,8 +75,9 @@ class Panel:
         top = Box([self._head, self._again], layout=Layout(display="flex"))
         self._build_sections()
         style = HTML(STYLE, layout=Layout(display=HIDDEN))
-        sections = [each.widget for each in self._sections]
-        self.widget = VBox([top, *sections, self._rescue, style])
+        first, second, *others = (each.widget for each in self._sections)
+        parts = [top, first, second, self._acts.line, *others, self._rescue, style]
+        self.widget = VBox(parts)
         self.widget.add_class("nbmem-panel")
 
     def _build_sections(self) -> None:
@@ -139,6 +141,7 @@ class Panel:
         self._inventory = inventory
         self._live.follow(inventory.storages)
         self._walk.follow(inventory.storages)
+        self._where = places_by_category(inventory.storages)
 
     def _take_ledger(self) -> None:
         with self._acts.telling("Taking the ledger"):
@@ -181,15 +184,14 @@ class Panel:
         units = snapshot.units
         self._history.tell("History", _history_aside(snapshot))
         self._alive.tell(*_alive_words(snapshot))
-        places = places_by_category(snapshot.storages())
-        self._places.tell("Where tensors are", places_aside(places, units))
-        self._places.hide(not places.devices)
+        self._places.tell("Where tensors are", places_aside(self._where, units))
+        self._places.hide(not self._where.devices)
         self._modules.tell("Modules", self._walk.summary(units))
         self._modules.hide(self._walk.is_empty)
         self._sums.tell("Ledger", ledger_aside(snapshot.ledger, units))
 
     def _show_places(self, snapshot: Snapshot) -> None:
-        self._places_table.value = places_html(snapshot.storages(), snapshot.units)
+        self._places_table.value = places_html(self._where, snapshot.units)
 
     def _show_ledger(self, snapshot: Snapshot) -> None:
         self._ledger_sums.value = ledger_html(snapshot.ledger, snapshot.units)

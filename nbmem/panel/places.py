@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING
 from nbmem.panel.columns import figures, one_line
 from nbmem.panel.words import FONT, QUIET
 from nbmem.render.html_parts import RULE, chip, escape, tag
-from nbmem.totals import places_by_category
 from nbmem.units import format_bytes, format_count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nbmem.records import StorageRecord
     from nbmem.totals import Place, Places
     from nbmem.units import Units
 
@@ -35,9 +33,8 @@ def places_aside(places: Places, units: Units) -> str:
     return " · ".join([*shown, *([f"{more} more"] if more else [])])
 
 
-def places_html(storages: Sequence[StorageRecord], units: Units) -> str:
+def places_html(places: Places, units: Units) -> str:
     """Returns the table: a row a category, then a row a model where there are several devices."""
-    places = places_by_category(storages)
     if not places.devices:
         return tag("div", "No tensor is alive, so none is anywhere.", f"{FONT}line-height:24px;")
     rows = [*places.categories, places.total]

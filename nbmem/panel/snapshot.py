@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from nbmem.panel.header import main_device
+from nbmem.totals import places_by_category
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from nbmem.panel.contract import SessionLike
     from nbmem.records import CellRecord, DeviceReading, Inventory, Ledger, StorageRecord
     from nbmem.render.stacks import Shown
+    from nbmem.totals import Places
     from nbmem.units import Units
 
 
@@ -39,6 +41,10 @@ class Snapshot:
         seen += [reading.device for reading in self.readings if reading.kind != "host"]
         seen += [device for record in self.records for device in record.devices]
         return list(dict.fromkeys(name for name in seen if name != "host"))
+
+    def places(self) -> Places:
+        """Returns how many bytes of what are on which device."""
+        return places_by_category(self.storages())
 
     @property
     def lists_alive(self) -> bool:

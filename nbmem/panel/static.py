@@ -15,7 +15,6 @@ from nbmem.panel.places import places_aside, places_html
 from nbmem.panel.words import FONT
 from nbmem.render.html_ledger import ledger_html
 from nbmem.render.text_ledger import ledger_text
-from nbmem.totals import places_by_category
 
 if TYPE_CHECKING:
     from nbmem.panel.snapshot import Snapshot
@@ -58,7 +57,7 @@ def _storage_lines(snapshot: Snapshot) -> list[str]:
         for size, storage in zip(sizes.texts, storages, strict=True)
     ]
     rest = len(snapshot.storages()) - len(storages)
-    where = places_aside(places_by_category(snapshot.storages()), snapshot.units)
+    where = places_aside(snapshot.places(), snapshot.units)
     return [f"Live tensors: {where}", *rows, *([f"and {rest:,} more"] if rest else [])]
 
 
@@ -83,7 +82,7 @@ def _storage_parts(snapshot: Snapshot) -> list[str]:
     shown = [Line(each.key, each, None) for each in storages[:_STORAGES]]
     return [
         "<div><b>Where tensors are</b></div>",
-        places_html(storages, snapshot.units),
+        places_html(snapshot.places(), snapshot.units),
         "<div><b>Largest live tensors</b></div>",
         table_html(storage_table(shown, snapshot.units)),
         f"<div>and {rest:,} more</div>" if rest > 0 else "",

@@ -26,7 +26,7 @@ from nbmem.records import CATEGORIES
 from nbmem.render.names import clean, shorten_middle
 from nbmem.render.palette import NEUTRAL, colour_of, letter_of
 from nbmem.render.scale import cell_label, cell_title, chart_unit, chartable
-from nbmem.render.stacks import REST, Shown, rest_word, stack_of
+from nbmem.render.stacks import REST, REST_WORDS, Shown, rest_word, stack_of
 from nbmem.units import column_unit, format_bytes, format_change, format_seconds
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ at the foot of a chart as high as the device."""
 BAR_WIDTH = 0.8
 REST_ALPHA = 0.6
 _LONGEST_TITLE = 60
+_PART_WORDS = (*REST_WORDS, *(f"{letter_of(word)} {word}" for word in CATEGORIES))
 _PLACES = 4
 """Decimals of a height in the chart's unit: a pixel is far more."""
 
@@ -60,6 +61,8 @@ class ChartData:
     capacity: float | None
     """In `unit`; None where it is unknown or far above every peak."""
     capacity_text: str
+    part_words: list[str]
+    """What each digit in the column `parts` stands for: a bar's parts from its top to its foot."""
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the fields as a dict that `json.dumps` takes."""
@@ -81,6 +84,7 @@ def chart_data(
         top=round(max(highest, capacity or 0) * 1.08 / scale, 4) or 1.0,
         capacity=None if capacity is None else capacity / scale,
         capacity_text=_capacity_text(device, capacity, units),
+        part_words=list(_PART_WORDS),
     )
 
 
@@ -129,8 +133,8 @@ def _stacks(
         part: [round(stack.get(part, 0) / scale, _PLACES) for stack in stacks]
         for part in (REST, *CATEGORIES)
     }
-    columns["part_words"] = [
-        "\n".join(_part_word(part, record, device, shown) for part in _told(stack))
+    columns["parts"] = [
+        "".join(str(_part_index(part, record, device, shown)) for part in _told(stack))
         for record, stack in zip(cells, stacks, strict=True)
     ]
     columns["part_figures"] = ["\n".join(_part_figures(stack, units)) for stack in stacks]
@@ -142,8 +146,10 @@ def _told(stack: dict[str, int]) -> list[str]:
     return [part for part in reversed((REST, *CATEGORIES)) if part in stack]
 
 
-def _part_word(part: str, record: CellRecord, device: str, shown: Shown) -> str:
-    return rest_word(record, device, shown) if part == REST else f"{letter_of(part)} {part}"
+def _part_index(part: str, record: CellRecord, device: str, shown: Shown) -> int:
+    if part == REST:
+        return _PART_WORDS.index(rest_word(record, device, shown))
+    return len(REST_WORDS) + CATEGORIES.index(part)
 
 
 def _part_figures(stack: dict[str, int], units: Units) -> list[str]:
@@ -169,7 +175,8 @@ def history_figure(data: ChartData, *, height: int = 170) -> figure:
         name="nbmem-history",
         output_backend="canvas",
     )
-    source = ColumnDataSource(data.columns, name="nbmem-cells")
+    words = ["\n".join(data.part_words[int(n)] for n in parts) for parts in data.columns["parts"]]
+    source = ColumnDataSource(data.columns | {"part_words": words}, name="nbmem-cells")
     _add_bars(plot, source)
     _add_capacity(plot, data)
     _add_tools(plot, source)

@@ -15,6 +15,7 @@ Shown = Literal["alive", "stayed"]
 SHOWN: tuple[Shown, ...] = get_args(Shown)
 REST = "rest"
 """Allocated at the end, and no part of what is shown by category."""
+REST_WORDS = ("not in tensors found", "older than the cell")
 
 
 def stack_of(record: CellRecord, device: str, shown: Shown = "alive") -> dict[str, int]:
@@ -37,8 +38,8 @@ def stack_of(record: CellRecord, device: str, shown: Shown = "alive") -> dict[st
 def rest_word(record: CellRecord, device: str, shown: Shown = "alive") -> str:
     """Returns what the rest is, in words."""
     if shown == "alive" and record.alive.get(device):
-        return "not in tensors found"
-    return "older than the cell"
+        return REST_WORDS[0]
+    return REST_WORDS[1]
 
 
 def _made(record: CellRecord, device: str) -> dict[str, int]:
