@@ -6,7 +6,6 @@ from nbmem.render.bundles import (
     reclaim_bundle,
     report_bundle,
     status_bundle,
-    storages_bundle,
     tensors_bundle,
 )
 from nbmem.render.html_cell import cell_report_html
@@ -15,7 +14,6 @@ from nbmem.render.html_tables import (
     history_table_html,
     reclaim_html,
     status_html,
-    storages_table_html,
 )
 from nbmem.render.text_cell import cell_report_text
 from nbmem.render.text_ledger import ledger_text
@@ -23,7 +21,6 @@ from nbmem.render.text_tables import (
     history_table_text,
     reclaim_text,
     status_text,
-    storages_table_text,
 )
 
 __all__ = [
@@ -42,8 +39,5 @@ __all__ = [
     "status_bundle",
     "status_html",
     "status_text",
-    "storages_bundle",
-    "storages_table_html",
-    "storages_table_text",
     "tensors_bundle",
 ]

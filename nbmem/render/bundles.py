@@ -10,7 +10,6 @@ from nbmem.render.html_tables import (
     history_table_html,
     reclaim_html,
     status_html,
-    storages_table_html,
     table_html,
 )
 from nbmem.render.module_tables import modules_table, places_table
@@ -21,7 +20,6 @@ from nbmem.render.text_tables import (
     history_table_text,
     reclaim_text,
     status_text,
-    storages_table_text,
     table_text,
 )
 
@@ -29,8 +27,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nbmem.records import CellRecord, DeviceReading, Inventory, Ledger, ReclaimReport
+    from nbmem.render.tables import Table
     from nbmem.units import Units
 
+_MOST_ROWS = 500
+"""Rows in a notebook, where they are saved."""
 _MOST_DEVICES = 6
 """Columns of devices in a notebook."""
 
@@ -49,14 +50,6 @@ def history_bundle(
     """Returns the table of cells."""
     text = history_table_text(records, units=units, width=width)
     return _bundle(text, history_table_html(records, units=units))
-
-
-def storages_bundle(
-    inventory: Inventory, *, units: Units = "IEC", rows: int = 20, width: int = 78
-) -> dict[str, str]:
-    """Returns the table of live storages."""
-    text = storages_table_text(inventory, units=units, rows=rows, width=width)
-    return _bundle(text, storages_table_html(inventory, units=units, rows=rows))
 
 
 def tensors_bundle(
@@ -91,13 +84,15 @@ def tensors_bundle(
             for most in (max(2, (width - 22) // 11), _MOST_DEVICES)
         )
         return _bundle(table_text(narrow, width), table_html(wide))
-    if by == "module":
-        table = modules_table(inventory, units, rows, text=text)
-    elif by is not None:
-        table = groups_table(inventory, units, rows, by, text=text, sort=sort)
-    else:
-        table = storages_table(inventory, units, rows, text=text, sort=sort)
-    return _bundle(table_text(table, width), table_html(table))
+
+    def table(most: int) -> Table:
+        if by == "module":
+            return modules_table(inventory, units, most, text=text)
+        if by is not None:
+            return groups_table(inventory, units, most, by, text=text, sort=sort)
+        return storages_table(inventory, units, most, text=text, sort=sort)
+
+    return _bundle(table_text(table(rows), width), table_html(table(min(rows, _MOST_ROWS))))
 
 
 def status_bundle(

@@ -8,13 +8,12 @@ from nbmem.render import html_parts as parts
 from nbmem.render.html_parts import escape, tag
 from nbmem.render.mixtures import HEADING
 from nbmem.render.tables import history_table, status_table
-from nbmem.render.tensor_tables import storages_table
 from nbmem.render.text_tables import reclaim_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nbmem.records import CellRecord, DeviceReading, Inventory, ReclaimReport
+    from nbmem.records import CellRecord, DeviceReading, ReclaimReport
     from nbmem.render.tables import Column, Table
     from nbmem.units import Units
 
@@ -25,11 +24,6 @@ _STEP = 1.2
 def history_table_html(records: Sequence[CellRecord], *, units: Units = "IEC") -> str:
     """Returns the table of cells: one unit a column, figures at the right."""
     return table_html(history_table(records, units))
-
-
-def storages_table_html(inventory: Inventory, *, units: Units = "IEC", rows: int = 20) -> str:
-    """Returns the largest live storages and how much is not shown."""
-    return table_html(storages_table(inventory, units, rows))
 
 
 def status_html(readings: Sequence[DeviceReading], *, units: Units = "IEC") -> str:

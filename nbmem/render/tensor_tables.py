@@ -9,8 +9,7 @@ from nbmem.render.mixtures import categories_in, mixture_column
 from nbmem.render.names import clean, words_of
 from nbmem.render.palette import letter_of
 from nbmem.render.tables import Column, Table, sizes
-from nbmem.totals import device_of, filter_storages, group_storages, sort_storages
-from nbmem.totals.order import natural
+from nbmem.totals import device_of, filter_storages, group_storages, natural, sort_storages
 from nbmem.units import Units, format_bytes, format_count, format_share
 
 if TYPE_CHECKING:

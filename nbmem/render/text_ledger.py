@@ -21,6 +21,7 @@ _GAP = 2
 _INDENT = 4
 """Columns before a label: two of margin, the mark and a space."""
 _NARROWEST_LABEL = 17
+_LONGEST_LABEL = 120
 _NARROWEST_EQUALS = 24
 NOTHING = "No device can be read: import torch, then run %gpumem ledger."
 
@@ -91,22 +92,28 @@ def _sum(told: SumWords, grid: _Grid, width: int) -> list[str]:
     count = "count" if any(line.count for line in every) else ""
     same = "the same as" if grid.equals and any(line.equals for line in every) else ""
     lines = [_row(pad(heading, grid.label + _INDENT), (count, told.unit, "bytes"), same, grid)]
-    lines += [_line(line, grid) for line in told.lines]
+    lines += [row for line in told.lines for row in _line(line, grid)]
     figures = _column(grid.size) + _column(grid.exact)
     start = _INDENT + grid.label + _column(grid.count)
     if told.lines:
         lines.append(" " * (start + _GAP) + "─" * (figures - _GAP))
-    lines.append(_line(told.total, grid))
+    lines += _line(told.total, grid)
     then = " " * _INDENT
     equals = "" if grid.equals else told.total.equals
     lines += _wrapped([" · ".join(filter(None, (told.verdict, equals)))], width, then)
     return lines + _wrapped(told.notes, width, then)
 
 
-def _line(line: SumLine, grid: _Grid) -> str:
-    label = shorten_middle(line.label, grid.label)
-    left = f"  {pad(line.mark, 1)} {pad(label, grid.label)}"
-    return _row(left, (line.count, line.size, line.exact), line.equals, grid)
+def _line(line: SumLine, grid: _Grid) -> list[str]:
+    """Returns a line of the sum; a label that is too long goes on below its figures."""
+    depth = " " * (len(line.label) - len(line.label.lstrip(" ")))
+    label = shorten_middle(line.label.strip(), _LONGEST_LABEL)
+    first, *others = wrap(label, grid.label, initial_indent=depth, subsequent_indent=depth) or [""]
+    if any(width_of(part) > grid.label for part in (first, *others)):  # wide letters
+        first, others = shorten_middle(depth + label, grid.label), []
+    left = f"  {pad(line.mark, 1)} {pad(first, grid.label)}"
+    figures = (line.count, line.size, line.exact)
+    return [_row(left, figures, line.equals, grid), *(" " * _INDENT + part for part in others)]
 
 
 def _row(left: str, figures: tuple[str, str, str], equals: str, grid: _Grid) -> str:

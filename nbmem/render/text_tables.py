@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 from nbmem.render.names import clean, pad, shorten_middle, width_of
 from nbmem.render.palette import letter_of
 from nbmem.render.tables import history_table, status_table
-from nbmem.render.tensor_tables import storages_table
 from nbmem.units import Units, format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nbmem.records import CellRecord, DeviceReading, Inventory, ReclaimReport
+    from nbmem.records import CellRecord, DeviceReading, ReclaimReport
     from nbmem.render.tables import Column, Table
 
 _GAP = "  "
@@ -28,13 +27,6 @@ def history_table_text(
 ) -> str:
     """Returns the table of cells: one unit a column, figures at the right."""
     return table_text(history_table(records, units), width)
-
-
-def storages_table_text(
-    inventory: Inventory, *, units: Units = "IEC", rows: int = 20, width: int = 78
-) -> str:
-    """Returns the largest live storages, one a line, and how much is not shown."""
-    return table_text(storages_table(inventory, units, rows), width)
 
 
 def status_text(readings: Sequence[DeviceReading], *, units: Units = "IEC", width: int = 78) -> str:

@@ -11,7 +11,7 @@ from nbmem.totals.groups import (
     total_storages,
 )
 from nbmem.totals.modules import ModuleTotal, ModuleTree, module_tree, split_module
-from nbmem.totals.order import SORTINGS, sort_storages
+from nbmem.totals.order import SORTINGS, natural, sort_storages
 from nbmem.totals.places import Place, Places, places_by_category
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "filter_storages",
     "group_storages",
     "module_tree",
+    "natural",
     "parse_filter",
     "places_by_category",
     "root_of",

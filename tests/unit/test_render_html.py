@@ -11,8 +11,7 @@ from nbmem.render import (
     cell_report_html,
     history_table_html,
     report_bundle,
-    storages_bundle,
-    storages_table_html,
+    tensors_bundle,
 )
 from nbmem.render.palette import COLOURS, INKS, LETTERS, colour_of, letter_of
 
@@ -105,11 +104,11 @@ def test_a_bundle_holds_both_and_is_the_same_each_time():
 
 def test_tables_are_whole_and_escaped():
     inventory = Inventory(HOSTILE.created, 0.0)
-    page = Page(storages_table_html(inventory))
+    page = Page(tensors_bundle(inventory)["text/html"])
     assert "<img src=x onerror=alert(1)>" in page.text
     assert 4 == page.tags.count("tr")
     assert 1 + len(SAMPLES) == Page(history_table_html(list(SAMPLES.values()))).tags.count("tr")
-    assert "No tensor is alive." == storages_bundle(Inventory((), 0.0))["text/plain"]
+    assert "No tensor is alive." == tensors_bundle(Inventory((), 0.0))["text/plain"]
 
 
 def test_each_category_has_its_own_colour_and_letter():

@@ -24,7 +24,7 @@ from nbmem.render import (
     history_table_text,
     reclaim_text,
     status_text,
-    storages_table_text,
+    tensors_bundle,
 )
 from nbmem.render.names import clean, pattern_of, shorten_middle, width_of
 
@@ -132,7 +132,7 @@ def test_an_empty_history_says_what_to_do_next():
 def test_the_largest_tensors_are_listed_and_the_rest_counted():
     notes = (Note("names", "budget", "Names are incomplete: budget."),)
     inventory = Inventory((*TRAINED.created, *HOSTILE.created), 0.0, notes)
-    assert golden("storages") == storages_table_text(inventory, rows=5)
+    assert golden("storages") == tensors_bundle(inventory, rows=5)["text/plain"]
 
 
 def test_a_state_with_an_unknown_figure_shows_a_question_mark_and_why():
@@ -267,7 +267,8 @@ def test_tables_fit_the_terminal(width):
     alive = Inventory(
         (storage(1, GIB, "user", "batches['a long name']", shape=(1024, 1024, 256)),), 0.0
     )
-    texts = history_table_text(records, width=width), storages_table_text(alive, width=width)
+    listed = tensors_bundle(alive, width=width)["text/plain"]
+    texts = history_table_text(records, width=width), listed
     for text in texts:
         assert [] == [line for line in text.splitlines() if width_of(line) > width]
     assert "a l" in texts[0]
