@@ -75,9 +75,9 @@ class RunTrend:
     older: dict[str, int]
     """Per device: bytes that earlier runs made and that are alive at this run's end."""
     growth_per_run: dict[str, int]
-    """Per device: bytes by which what the cell's runs keep alive grew a run, by the median of
-    the last six runs: one odd run, a step that comes once, or to and fro is no growth. 0 where it
-    is flat."""
+    """Per device: bytes by which what the cell's runs keep alive grew a run: the median step from
+    run to run, over the last six, of what did not go back later. One odd run, a step that comes
+    once, or to and fro is no growth. Never below 0."""
     kept: dict[str, tuple[int, ...]]
     """Per device: bytes that all runs so far had made and that were alive at the end of each run,
     oldest first, this run last; at most the last 20."""

@@ -6,8 +6,8 @@ import re
 from collections import deque
 from dataclasses import dataclass
 from heapq import nsmallest
-from itertools import combinations, pairwise
-from statistics import median_high, median_low
+from itertools import accumulate
+from statistics import median_low
 from typing import TYPE_CHECKING
 
 from nbmem.origins import CellRun, Origins
@@ -148,11 +148,10 @@ class Rerun:
 
 
 def growth_of(points: Sequence[tuple[int, int]]) -> int:
-    """Returns by how many bytes a run grew, over the last runs, given as (run, bytes).
+    """Returns by how many bytes a run grew for good, over the last runs, given as (run, bytes).
 
-    Two medians have to agree, and the smaller one counts: that of the growth from run to run,
-    which a step that comes once does not move, and that of the slopes between any two runs, which
-    to and fro does not move.
+    What later went back does not count, so to and fro is no growth; of what remains the median
+    step from run to run is told, so a step that comes once is none either.
 
     >>> growth_of([(1, 100), (2, 200), (3, 300)])
     100
@@ -160,19 +159,10 @@ def growth_of(points: Sequence[tuple[int, int]]) -> int:
     0
     """
     last = points[-_LAST:]
-    steps = _middle([_slope(*pair) for pair in pairwise(last)])
-    slopes = _middle([_slope(*pair) for pair in combinations(last, 2)])
-    smaller: float = min(steps, slopes, key=abs)
-    return 0 if steps * slopes < 0 else round(smaller)
-
-
-def _slope(one: tuple[int, int], other: tuple[int, int]) -> float:
-    return (other[1] - one[1]) / (other[0] - one[0])
-
-
-def _middle(values: list[float]) -> float:
-    """Returns the median; where two are in the middle, the one nearer to 0."""
-    return min(median_low(values), median_high(values), key=abs)
+    runs = [run for run, _ in last]
+    remained = list(accumulate((size for _, size in reversed(last)), min))[::-1]
+    steps = [(remained[n] - remained[n - 1]) / (runs[n] - runs[n - 1]) for n in range(1, len(last))]
+    return round(median_low(steps))
 
 
 def made_as(storage: StorageRecord) -> str:

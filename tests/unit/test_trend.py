@@ -20,9 +20,11 @@ from nbmem.session.reruns import Rerun, RunBook, growth_of, made_as
         ([100, 500, 500], 0),  # a step, once
         ([100, 100, 500], 0),
         ([100, 100, 100, 500, 500, 500], 0),
+        ([100, 200, 300, 100, 200, 300], 0),  # garbage that goes every third run
         ([100, 150, 350, 400, 500, 600], 100),  # more or less
         ([900, 900, 900, 0, 10, 20, 30, 40, 50], 10),  # only the last six count
-        ([300, 200, 100], -100),
+        ([300, 200, 100], 0),
+        ([100, 200, 300, 0, 100, 200, 300, 400], 100),  # freed once, and it goes on
     ],
 )
 def test_growth_is_what_a_run_adds_whatever_one_odd_run_does(kept, growth):
