@@ -471,3 +471,33 @@ def test_ddp_is_listed_with_its_buckets(one_rank):
     assert "parameter" == categories(look)["model.module.weight"]
     assert "gradient" == categories(look)["model.module.weight.grad"]
     assert [] == look.lost_names()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_packed_weights_of_a_quantized_model_are_told():
+    model = nn.Sequential(nn.Linear(N, N), nn.ReLU(), nn.Linear(N, 2))
+    packed = torch.ao.quantization.quantize_dynamic(model, {nn.Linear}, dtype=torch.qint8)
+    look = quiet_look({"model": packed, "x": torch.ones(N)})
+    assert "user" == categories(look)["x"]
+    assert (
+        "Packed weights, as those of dynamically quantized modules, are not counted: torch keeps "
+        "their bytes out of Python's sight."
+    ) in look.sentences()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_weights_of_a_loaded_script_are_told_to_be_out_of_sight(tmp_path):
+    torch.jit.save(torch.jit.script(nn.Linear(N, N)), tmp_path / "m.pt")
+    look = quiet_look({"model": torch.jit.load(tmp_path / "m.pt")})
+    assert "What TorchScript modules hold is not all counted" in look.sentences()
+
+
+def test_one_memory_under_two_storages_is_told():
+    x = torch.ones(N)
+    again = torch.from_numpy(x.numpy())
+    look = quiet_look({"x": x, "again": again})
+    assert x.data_ptr() == again.data_ptr()
+    assert (
+        "x and again share 1,200 bytes of one memory, as from_numpy and DLPack make it: they are "
+        "counted with each."
+    ) in look.sentences()

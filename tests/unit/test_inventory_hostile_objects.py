@@ -177,6 +177,18 @@ class Dispatching(torch.Tensor):
         raise Trap
 
 
+def test_a_wrapper_that_counts_is_never_asked():
+    wrapper = Dispatching(torch.ones(N))
+    Dispatching.asked = 0
+    model = nn.Module()
+    model._parameters["weight"] = wrapper
+    look = quiet_look({"w": wrapper, "model": model})
+    assert 0 == Dispatching.asked
+    inner = vars(wrapper)["inner"]
+    assert "w.inner" in look.names_of(inner)
+    assert N * 4 == look.record_of(inner).bytes
+
+
 def test_tensors_within_a_transform_are_walked():
     from torch.func import grad, jvp, vmap
 
