@@ -54,7 +54,7 @@ def _resident_sum(storages: LedgerLine, host: DeviceReader) -> LedgerSum:
         label = "storages that are not in memory, less all else that is"
         rest = LedgerLine("not resident", label, rss - storages.bytes, derived=True)
     else:
-        label = "Python, libraries and all else of this process"
+        label = "Python, libraries and all else"
         rest = LedgerLine("other", label, rss - storages.bytes, derived=True)
     return LedgerSum("resident", (storages, rest), total, tuple(notes))
 
