@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import nbmem
 from nbmem.heap import StorageTable
 from nbmem.inventory import resolve_name, take_inventory
 
@@ -39,11 +40,12 @@ class Account:
 
     def __init__(self, *words):
         script = Path(__file__).with_name("zoo_training.py")
+        same_nbmem = {"PYTHONPATH": str(Path(nbmem.__file__).parents[1])}
         self._process = subprocess.Popen(
             [sys.executable, str(script), *words],
             stdout=subprocess.PIPE,
             text=True,
-            env=os.environ | {"KINETO_LOG_LEVEL": "99"},
+            env=os.environ | {"KINETO_LOG_LEVEL": "99"} | same_nbmem,
         )
         self._told = {}
 
