@@ -6,11 +6,15 @@ import atexit
 import os
 from typing import TYPE_CHECKING
 
-from nbmem.history.files import append_record, resolve
+from nbmem.history.files import append_record, resolve, turn_over
 from nbmem.records import Note
 
 if TYPE_CHECKING:
     from nbmem.records import CellRecord
+
+
+LARGEST = 64 * 1024**2
+"""Bytes at which an autosaved file is put aside as `NAME.1` and a new one begins."""
 
 
 class Autosave:
@@ -53,6 +57,7 @@ class Autosave:
         if self._session is None:
             self._session = f"{os.getpid()}@{record.started_at}"
         try:
+            turn_over(self.path, LARGEST)
             append_record(self.path, self._session, record)
         except OSError as error:
             self.note = self._failed(error.strerror or str(error))

@@ -71,6 +71,17 @@ def append_record(path: Path, session: str, record: CellRecord) -> None:
         file.write(line)
 
 
+def turn_over(path: Path, limit: int) -> None:
+    """Renames an autosaved history of `limit` bytes or more to `NAME.1`, in place of an older one.
+
+    Raises:
+        OSError: it can't be renamed.
+    """
+    with suppress(FileNotFoundError):
+        if path.stat().st_size >= limit:
+            path.replace(path.with_name(f"{path.name}.1"))
+
+
 def _ends_torn(file: Any) -> bool:
     if file.seek(0, os.SEEK_END) == 0:
         return False

@@ -114,13 +114,20 @@ class CellLine:
         self._check_device = check_device
 
     def find(self, raw_cell: str) -> CellRequest | None:
-        """Returns what the cell asks for; None where it asks nothing, or wrongly."""
+        """Returns what the cell asks for; None where it asks nothing, or wrongly.
+
+        Of several such lines the first that says something of a matter decides.
+        """
+        asked: CellRequest | None = None
         for line in _cleaned(raw_cell.splitlines(keepends=True)):
             if match := _LINE.match(line):
-                return self._parsed(match["options"])
-            if not _RUN_IN_PLACE.match(line):
+                more = self._parsed(match["options"])
+                if more is None:
+                    break
+                asked = more if asked is None else _joined(asked, more)
+            elif not _RUN_IN_PLACE.match(line):
                 break
-        return None
+        return asked
 
     def __call__(self, lines: list[str]) -> list[str]:
         """Returns the cell without its leading `%%gpumem` line; line numbers stay as they are.
@@ -139,6 +146,16 @@ class CellLine:
             return parse_request(options, self._check_device)
         except Exception:  # whatever it is, the registered magic meets it again and tells the user
             return None
+
+
+def _joined(first: CellRequest, second: CellRequest) -> CellRequest:
+    return CellRequest(
+        label=first.label or second.label,
+        device=first.device or second.device,
+        quiet=first.quiet or second.quiet,
+        scan=first.scan and second.scan,
+        output=first.output or second.output,
+    )
 
 
 def _cleaned(lines: list[str]) -> list[str]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import warnings
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from traitlets import Bool, Enum, Float, Int, TraitError, Unicode
+from traitlets import Bool, Enum, Float, Int, TraitError, Unicode, validate
 from traitlets.config import Config, Configurable
 
 from nbmem.errors import NbmemWarning
@@ -40,8 +41,18 @@ class NbMem(Configurable):
     history_limit = Int(1000, min=1, help="Cells that the history keeps.").tag(config=True)
     autosave = Unicode(
         "",
-        help="File to which the history is written cell by cell, so that it outlives the kernel.",
+        help=(
+            "File to which the history is written cell by cell, so that it outlives the kernel. At"
+            " 64 MiB it becomes FILE.1, and a new one begins."
+        ),
     ).tag(config=True)
+
+    @validate("name_budget")
+    def _check_budget(self, proposal: Any) -> float:
+        seconds = float(proposal["value"])
+        if math.isnan(seconds):  # it is not below the smallest value either
+            raise TraitError("name_budget is a number of seconds, not nan; for example: 0.5")
+        return seconds
 
 
 def read_settings(shell: InteractiveShell | None) -> NbMem:

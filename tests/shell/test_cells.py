@@ -133,6 +133,21 @@ def test_time_above_and_below(notebook, capsys, order):
     assert ("both", 100) == (record.label, record.devices["cpu"].delta)
 
 
+def test_two_gpumem_lines_ask_together(notebook):
+    assert notebook.run("%%gpumem -q first\n%%gpumem -o seen second\nx = torch.zeros(25)").success
+    (record,) = notebook.records
+    assert ("first", record) == (record.label, notebook.names["seen"])
+    assert notebook.run("%%gpumem -q\n%%gpumem train\nx = torch.zeros(25)").success
+    assert "train" == notebook.records[-1].label
+    assert [] == notebook.reports
+
+
+def test_a_second_gpumem_line_that_is_wrong_is_told(notebook, capsys):
+    assert not notebook.run("%%gpumem\n%%gpumem --bad\nran = True").success
+    assert "unrecognized arguments: --bad" in capsys.readouterr().err
+    assert "ran" not in notebook.names
+
+
 def test_capture_around_gpumem_measures_once(notebook):
     assert notebook.run("%%capture told\n%%gpumem inside\nx = torch.zeros(25)").success
     (record,) = notebook.records

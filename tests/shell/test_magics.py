@@ -182,6 +182,13 @@ def test_setting_that_makes_no_sense_is_refused_and_nothing_changes(notebook, ca
     assert "1.00 MiB" in notebook.reports[-1]
 
 
+def test_a_budget_that_is_no_number_is_refused(notebook, caplog):
+    notebook.run("%config NbMem.name_budget = float('nan')")
+    assert "name_budget is a number of seconds, not nan" in caplog.text
+    assert notebook.run("%%gpumem -o record\nx = torch.zeros(25)").success
+    assert ["x"] == [s.names[0] for s in notebook.names["record"].created]
+
+
 def test_refused_setting_does_not_stand_in_the_way_of_loading_again(notebook):
     notebook.run("%config NbMem.rows = -5")
     notebook.run("%config NbMem.units = 'SI'")

@@ -330,6 +330,25 @@ def test_a_loop_of_ten_thousand_steps_is_autosaved_in_a_few_lines(tmp_path):
     assert [10_000] == [record.steps.count for record in fresh]
 
 
+def test_an_autosaved_file_that_grew_large_is_put_aside_once(tmp_path, monkeypatch):
+    path = tmp_path / "h.jsonl"
+    history = History()
+    history.autosave_to(path)
+    history.put(cell(1, count=1))
+    line = path.stat().st_size
+    monkeypatch.setattr("nbmem.history.autosave.LARGEST", 2 * line)
+    for count in range(2, 6):
+        history.put(cell(count, count=count))
+    history.autosave_to(None)
+    kept = {}
+    for name in ("h.jsonl", "h.jsonl.1"):
+        fresh = History()
+        fresh.load(tmp_path / name)
+        kept[name] = [record.execution_count for record in fresh]
+    assert {"h.jsonl": [5], "h.jsonl.1": [3, 4]} == kept
+    assert ["h.jsonl", "h.jsonl.1"] == sorted(p.name for p in tmp_path.iterdir())
+
+
 def test_an_autosave_that_fails_never_reaches_the_cell_and_says_why(tmp_path):
     history = History()
     history.autosave_to(tmp_path / "missing" / "h.jsonl")
