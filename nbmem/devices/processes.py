@@ -11,6 +11,9 @@ import psutil
 from nbmem.devices.protocols import CounterUnavailableError
 from nbmem.records import ProcessMemory
 
+_KINDS = "Compute", "Graphics", "MPSCompute"
+"""nvidia-smi's types C, G and M+C."""
+
 
 def list_processes(api: Any, handle: Any) -> tuple[ProcessMemory, ...]:
     """Returns each process on the card or MIG instance once, largest first.
@@ -32,20 +35,20 @@ def list_processes(api: Any, handle: Any) -> tuple[ProcessMemory, ...]:
 
 
 def _sizes(api: Any, handle: Any) -> dict[int, int | None]:
-    """Returns bytes by process; one that computes and draws is in both of the driver's lists."""
+    """Returns bytes by process; one that computes and draws is in two of the driver's lists."""
     sizes: dict[int, int | None] = {}
     refusals = []
-    for kind in ("Compute", "Graphics"):
+    for kind in _KINDS:
         try:
             running = getattr(api, f"nvmlDeviceGet{kind}RunningProcesses")(handle)
-        except Exception as error:  # each kind of card refuses another of the two
+        except Exception as error:  # each kind of card refuses some of them
             refusals.append(error)
             continue
         for process in running:
             pid, size = int(process.pid), process.usedGpuMemory
             known = sizes.get(pid)
             sizes[pid] = known if size is None else max(int(size), known or 0)
-    if len(refusals) == 2:
+    if len(refusals) == len(_KINDS):
         raise CounterUnavailableError(
             f"The NVIDIA driver does not list the processes on this GPU: {refusals[0]}."
         )

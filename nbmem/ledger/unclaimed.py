@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,8 @@ _LINES = {
     UNKNOWN: ("not found", "blocks without a tensor in Python"),
 }
 """Code and label of the line of each kind: `unknown` is the code of a category already."""
-_WORKSPACE_FRAMES = ("workspace", "blashandle", "blaslthandle")
+_MAKES_WORKSPACE = re.compile(r":\d+ .*::\w*(workspace|blashandle|blaslthandle)", re.IGNORECASE)
+"""A C++ function by its name: folders in which torch is built are called workspace, too."""
 
 
 def unclaimed_lines(
@@ -48,8 +50,7 @@ def kind_of(block: Block, workspaces: frozenset[int]) -> str:
     By the functions that allocated it where the allocator's history tells them; else a private
     pool is taken for a CUDA graph's, and a block for a workspace where it has the size of one.
     """
-    frames = [frame.rpartition(" ")[2].lower() for frame in block.stack]
-    if any(word in frame for frame in frames for word in _WORKSPACE_FRAMES):
+    if any(map(_MAKES_WORKSPACE.search, block.stack)):
         return WORKSPACE
     if block.private:
         return GRAPH

@@ -20,7 +20,7 @@ class FakeDriver:
         self.cards = list(cards)
         self.mig = {f"MIG-{name}": total for name, total in dict(mig).items()}
         self.processes = {}
-        """Lists of `process(…)` by `Compute` or `Graphics`; what is missing is not supported."""
+        """Lists of `process(…)` by the name of the driver's list; others are not supported."""
         self.names = {}
         self.old = False
         self.calls = []
@@ -77,6 +77,9 @@ class FakeDriver:
 
     def nvmlDeviceGetGraphicsRunningProcesses(self, card):
         return self._running("Graphics")
+
+    def nvmlDeviceGetMPSComputeRunningProcesses(self, card):
+        return self._running("MPSCompute")
 
     def _running(self, kind):
         if kind not in self.processes:

@@ -12,7 +12,7 @@ from nbmem.devices.protocols import CounterUnavailableError
 
 GIB = 2**30
 MIB = 2**20
-ONE, TWO, THREE = range(2**30, 2**30 + 3)
+ONE, TWO, THREE, FOUR = range(2**30, 2**30 + 4)
 """Numbers that no process of this system can have."""
 
 
@@ -157,12 +157,14 @@ def test_processes_are_listed_once_largest_first_with_the_drivers_names(start):
     driver.processes = {
         "Compute": [process(ONE, 5 * MIB), process(TWO, 7 * MIB)],
         "Graphics": [process(THREE, 6 * MIB), process(TWO, 7 * MIB)],
+        "MPSCompute": [process(FOUR, 1)],
     }
     driver.names = {ONE: b"python", TWO: "train --large", THREE: b"/usr/bin/Xorg"}
     assert [
         (TWO, "train --large", 7 * MIB, False),
         (THREE, "/usr/bin/Xorg", 6 * MIB, False),
         (ONE, "python", 5 * MIB, False),
+        (FOUR, None, 1, False),
     ] == [(row.pid, row.name, row.bytes, row.own) for row in nvml.processes(0, None)]
 
 

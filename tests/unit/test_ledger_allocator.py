@@ -350,10 +350,23 @@ def test_with_history_on_a_workspace_is_known_by_what_allocated_it(machine):
     ) == ledger.blocks[0].stack
 
 
+@pytest.mark.parametrize(
+    "frame_of",
+    [
+        ("/home/me/workspace/train.py", 3, "forward"),
+        ("/var/lib/jenkins/workspace/aten/src/ATen/Empty.cpp", 7, "at::detail::empty_cuda"),
+        ("train.py", 3, "my_workspace"),
+    ],
+)
+def test_a_folder_or_a_function_of_yours_called_workspace_makes_none(machine, frame_of):
+    hold(machine, segment(BASE, block(7 * MIB, frames=[frame(*frame_of)])))
+    assert {"not found": (7 * MIB, 1)} == kinds(machine)
+
+
 def test_blocks_of_one_size_are_told_apart_by_their_stacks(machine):
-    here, there = frame("a.py", 1, "f"), frame("b.py", 2, "my_workspace_maker")
+    here, there = frame("a.py", 1, "f"), frame("b.py", 2, "g")
     hold(machine, segment(BASE, *[block(512, frames=[f]) for f in (here, there, here)]))
-    assert [(1024, 2, ("a.py:1 f",)), (512, 1, ("b.py:2 my_workspace_maker",))] == [
+    assert [(1024, 2, ("a.py:1 f",)), (512, 1, ("b.py:2 g",))] == [
         (row.bytes, row.count, row.stack) for row in machine.gpu().blocks
     ]
 

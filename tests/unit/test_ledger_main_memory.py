@@ -1,17 +1,21 @@
 """The sums of main memory: torch's storages, this process, the machine or its container."""
 
+import gc
 import json
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 from types import SimpleNamespace
 
 import psutil
 import pytest
+import torch
 from ledger_machine import GIB, MIB, Machine, Reference, Storage, closes, lines, record, sentences
 from simulated_cuda import block, frame, segment
 from simulated_nvml import card, process
 
+import nbmem
 from nbmem.devices import UnknownDeviceError
 from nbmem.devices.capacity import memory_use
 from nbmem.devices.protocols import Sample
@@ -213,6 +217,20 @@ def test_the_ledger_of_a_training_step_on_the_cpu_closes():
         assert 1 == sum(line["derived"] for line in one["lines"])
     assert resident["total"]["bytes"] == installed["lines"][0]["bytes"]
     assert weights < resident["total"]["bytes"] < installed["total"]["bytes"]
+
+
+def test_taking_a_ledger_keeps_nothing_alive():
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        x = torch.empty(1000)
+        tensor, storage = weakref.ref(x), weakref.ref(x.untyped_storage())
+        assert 4000 <= nbmem.take_ledger("cpu").devices[-1].sums[0].total.bytes
+        del x
+        assert (None, None) == (tensor(), storage())
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def test_the_cpu_can_be_asked_for_beside_the_gpus(monkeypatch):
