@@ -5,6 +5,7 @@ Every figure is a sum made by hand: a float is 4 bytes, and `torch.zeros(n)` is 
 
 from __future__ import annotations
 
+import random
 import weakref
 
 import pytest
@@ -205,6 +206,35 @@ def test_alive_is_empty_where_nothing_was_listed(notebook):
         "import nbmem\nfor _ in range(2):\n    with nbmem.measure('b') as m: x = torch.zeros(25)"
     )
     assert [{}, {}] == [r.alive for r in notebook.records if r.label == "b" or r.serial == 1]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_sums_of_any_runs_are_those_of_the_storages_that_live(notebook, seed):
+    """Each run makes tensors, views and graphs at random and drops some of any run's."""
+    chance, made, held = random.Random(seed), [], {}
+
+    def step():
+        made.append([])
+        for _ in range(chance.randrange(6)):
+            base = torch.zeros(chance.choice([10, 1_000, 20_000]), requires_grad=True)
+            results = chance.choice([[base], [base.detach()[:5]], [base.exp(), base]])
+            made[-1] += [(weakref.ref(t.untyped_storage()), t.untyped_storage().nbytes())
+                         for t in results]  # fmt: skip
+            held[chance.randrange(12)] = results[: chance.randrange(1, 3)]
+        for key in chance.sample(sorted(held), len(held) // 3):
+            del held[key]
+
+    def living(runs):
+        return sum({id(ref()): size for run in runs for ref, size in run if ref()}.values())
+
+    notebook.names.update(step=step, held=held)
+    for run in range(1, 9):
+        notebook.run("%%gpumem -q\nstep()")
+        trend = notebook.records[-1].trend
+        if run > 1:
+            assert (living(made), living(made[:-1])) == (trend.kept["cpu"][-1], trend.older["cpu"])
+            assert trend.older["cpu"] == sum(c.older for c in trend.by_name)
+            assert living(made[-1:]) == sum(c.newer for c in trend.by_name)
 
 
 # Lines.
