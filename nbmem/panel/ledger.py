@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from nbmem.records import Ledger
     from nbmem.render.ledger_words import DeviceWords, SumLine, SumWords
-    from nbmem.render.tables import Table
+    from nbmem.render.tables import Column, Table
     from nbmem.units import Units
 
 NOT_TAKEN = "There is no ledger yet: press ⟳ to take it."
@@ -97,12 +97,8 @@ def _table(table: Table) -> str:
     size, *others = [column for column in table.columns if column.heading != "bytes"]
     rows = []
     for n, figure in enumerate(size.texts):
-        told = [
-            f"{column.heading} {column.texts[n]}" if column.figures else column.texts[n]
-            for column in others
-            if column.texts[n]
-        ]
-        words = " · ".join(shorten_middle(text, 60) for text in told)
+        told = [_fact(column, n) for column in others if column.texts[n]]
+        words = " · ".join(shorten_middle(text, 60) for text in told).replace("× · ", "× ")
         cells = tag("span", escape(words), _WORDS, title=" · ".join(told))
         cells += tag("span", escape(f"{figure} {size.unit}"), _FIGURE)
         rows.append(tag("div", cells, _LINE, role="listitem"))
@@ -116,6 +112,13 @@ def _table(table: Table) -> str:
         head + tag("div", "".join(rows), role="list") + _sentences(table.after),
         "margin:6px 0",
     )
+
+
+def _fact(column: Column, row: int) -> str:
+    text = column.texts[row]
+    if column.heading == "count":
+        return f"{text} ×"
+    return f"{column.heading} {text}" if column.figures else text
 
 
 def _sentences(texts: Iterable[str]) -> str:

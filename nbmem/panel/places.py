@@ -16,11 +16,10 @@ if TYPE_CHECKING:
     from nbmem.units import Units
 
 MOST_MODELS = 20
-_FIGURE = (
-    "text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums;padding:2px 0 2px 12px"
-)
-_NAME = "text-align:left;width:100%;padding:2px 0;overflow-wrap:anywhere"
-_HEAD = f"font-weight:normal;{QUIET}"
+_FIGURE = "text-align:right;font-variant-numeric:tabular-nums;padding:2px 0 2px 12px"
+_NAME = "text-align:left;width:100%;padding:2px 0;white-space:nowrap;font-weight:normal"
+_HEAD = f"font-weight:normal;vertical-align:bottom;{QUIET}"
+_LONGEST_MODEL = 24
 
 
 def places_aside(places: Places, units: Units) -> str:
@@ -48,7 +47,7 @@ def places_html(places: Places, units: Units) -> str:
     body = [_row(_category(row), cells) for row, cells in zip(rows[:-1], lines, strict=False)]
     body.append(_row("all", lines[len(rows) - 1], above=True))
     body += [
-        _row(escape(one_line(model.key, 60)), cells, above=n == 0)
+        _row(_model(model.key), cells, above=n == 0)
         for n, (model, cells) in enumerate(zip(shown, lines[len(rows) :], strict=True))
     ]
     heads = [
@@ -76,13 +75,18 @@ def _category(place: Place) -> str:
     return f"{chip(place.key)} {escape(place.key)}"
 
 
+def _model(name: str) -> str:
+    short = one_line(name, _LONGEST_MODEL)
+    return escape(short) if short == name else tag("span", escape(short), title=one_line(name))
+
+
 def _row(name: str, cells: Sequence[str], *, above: bool = False) -> str:
     """Returns one row; `name` is HTML already."""
     rule = f";border-top:{RULE}" if above else ""
-    first = tag("th", name, f"{_NAME};font-weight:normal{rule}", scope="row")
+    first = tag("th", name, f"{_NAME}{rule}", scope="row")
     quiet = ["opacity:.5" if text == "0" else "" for text in cells]
     figures_ = [
-        tag("td", escape(text), f"{_FIGURE}{rule};{faint}".rstrip(";"))
+        tag("td", escape(text), f"{_FIGURE};white-space:nowrap{rule};{faint}".rstrip(";"))
         for text, faint in zip(cells, quiet, strict=True)
     ]
     return tag("tr", first + "".join(figures_), "background:transparent")

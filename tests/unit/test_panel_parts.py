@@ -173,7 +173,7 @@ def test_the_ledger_of_a_card_lists_blocks_without_an_owner_and_processes():
     assert "Ledger of cuda:0 · NVIDIA &lt;b&gt;X&lt;/b&gt;" in told
     assert "≈ other processes 1.00" in told
     assert "torch.cuda.memory_reserved(0)" in html
-    assert "count 2 · library workspace" in told
+    assert "2 × library workspace" in told
     assert "8.00 MiB" in told
     assert "pid 41 · python (this process) 1.00 GiB" in told
     assert "pid 42 · &lt;img src=x&gt;" in told
