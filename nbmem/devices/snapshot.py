@@ -61,7 +61,7 @@ def read_blocks(type_: str, index: int) -> tuple[Block, ...]:
         raise CounterUnavailableError(_NO_BLOCKS[backend])
     take = getattr(torch._C, f"_{type_}_memorySnapshot", None)
     if take is None:
-        raise CounterUnavailableError(f"torch does not list the blocks of a {type_} device.")
+        raise CounterUnavailableError(f"torch does not list the blocks of {type_} devices.")
     segments = _take_segments(take)
     own = (segment for segment in segments if segment.get("device", index) == index)
     return tuple(block for segment in own for block in _blocks_of(segment))
