@@ -123,14 +123,21 @@ def test_name_that_leads_elsewhere_by_now_is_left_alone(notebook):
 
 def test_what_something_else_holds_is_told(notebook):
     notebook.run(
-        "x = torch.zeros(256)\ndef closure(x=x):\n    def inner():\n        return x\n"
-        "    return inner\nheld = closure()"
+        "import functools\n@functools.lru_cache\ndef keep(x): return None\n"
+        "x = torch.zeros(256)\nkeep(x)"
     )
     report = current_session().drop_storages([key_of("x")])
     assert ("x",) == report.dropped
     assert 0 == report.freed
     (sentence,) = report.still_held
     assert sentence.startswith("1.00 KiB of the storage live on")
+
+
+def test_what_a_closure_holds_is_refused_with_its_name(notebook):
+    notebook.run("x = torch.zeros(256)\ndef make(x):\n    return lambda: x\nheld = make(x)")
+    report = current_session().drop_storages([key_of("x")])
+    assert (("x",), 0) == (report.dropped, report.freed)
+    assert ("held → closure x is part of held: `del held` drops all of it",) == report.refused
 
 
 def test_collect_frees_garbage_in_cycles(notebook):
