@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from nbmem.panel.columns import (
     ELASTIC,
+    LONGEST_TEXT,
     Column,
     Figures,
     TableData,
@@ -69,18 +70,23 @@ def cell_table(
 ) -> TableData:
     """Returns the table of records, the newest cell first, blocks below their cell as they ran.
 
-    With `shown` there is a column of what each bar of the chart is made of, where there is none.
+    With `shown` a second line tells what each bar would be made of, where there is no chart.
     """
     newest = newest_first(records)
     deltas = [record.devices.get(device) for record in newest]
     changes = [None if delta is None else delta.delta for delta in deltas]
     highest = [None if delta is None else delta.peak for delta in deltas]
     labels, took = [cell_label(r) for r in newest], [format_seconds(r.seconds) for r in newest]
+    titles = [_row_title(r) for r in newest]
+    if shown is not None:
+        titles = [_row_title(record, 40) for record in newest]
+        made_of = [_made_of(record, device, units, shown) for record in newest]
+        titles = [f"{title}\n{parts}".strip() for title, parts in zip(titles, made_of, strict=True)]
     columns = [
         Column("cell", "In[n] of the cell", "figure", track(labels), labels,
                [float(r.serial) for r in newest], "cell"),
         Column("what ran", "Label, or first line", "text", ELASTIC,
-               [_row_title(r) for r in newest], id="what",
+               titles, id="what",
                alarm=[r.status != "ok" for r in newest]),
         Column("took", "Time to launch; nothing is synchronized", "figure", track(took), took,
                [r.seconds for r in newest], "took", wide=True),
@@ -89,9 +95,6 @@ def cell_table(
         _figure_column("stayed", "±", f"Allocated after it minus before it, on {device}",
                        figures(changes, units, signed=True), changes),
     ]  # fmt: skip
-    if shown is not None:
-        made_of = [_made_of(record, device, units, shown) for record in newest]
-        columns.append(Column("at its end", "Bytes by category", "text", ELASTIC, made_of))
     return TableData(
         columns=columns,
         keys=[record.serial for record in newest],
@@ -128,10 +131,10 @@ def _made_of(record: CellRecord, device: str, units: Units, shown: Shown) -> str
     return f"{', '.join(words)} {unit.suffix}" if words else ""
 
 
-def _row_title(record: CellRecord) -> str:
+def _row_title(record: CellRecord, longest: int = LONGEST_TEXT) -> str:
     inner = "↳ " if record.parent is not None else ""
     status = "" if record.status == "ok" else f"{record.status} · "
-    return inner + status + one_line(cell_title(record))
+    return inner + status + one_line(cell_title(record), longest)
 
 
 def _cell_tip(record: CellRecord, device: str, units: Units) -> str:

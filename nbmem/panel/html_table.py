@@ -12,14 +12,21 @@ if TYPE_CHECKING:
     from nbmem.panel.columns import Column, TableData
 
 
-def table_html(data: TableData) -> str:
-    """Returns a table as HTML, inline styles only, every text escaped."""
+def table_html(data: TableData, *, narrow: bool = False) -> str:
+    """Returns a table as HTML, inline styles only, every text escaped.
+
+    `narrow` leaves out what the panel's own table shows only where there is room.
+    """
     if not data.keys:
         return f'<div style="{FONT}line-height:24px">{escape(data.empty)}</div>'
-    head = "".join(_cell("th", column.label, column.kind) for column in data.columns)
+    columns = [column for column in data.columns if not (narrow and column.wide)]
+    labels = [column.short if narrow and column.short else column.label for column in columns]
+    head = "".join(
+        _cell("th", label, column.kind) for label, column in zip(labels, columns, strict=True)
+    )
     rows = "".join(
         f'<tr title="{escape(data.tips[row])}">'
-        + "".join(_body_cell(data, column, row) for column in data.columns)
+        + "".join(_body_cell(data, column, row) for column in columns)
         + "</tr>"
         for row in range(len(data.keys))
     )
@@ -42,9 +49,13 @@ def _body_cell(data: TableData, column: Column, row: int) -> str:
 
 def _cell(tag: str, text: str, kind: str) -> str:
     align = "right" if kind == "figure" else "left"
-    style = f"text-align:{align};padding:0 6px;font-variant-numeric:tabular-nums;"
+    style = (
+        f"text-align:{align};vertical-align:top;padding:0 6px;font-variant-numeric:tabular-nums;"
+    )
     style += (
-        "width:50%;overflow-wrap:anywhere;" if kind in ("name", "text") else "white-space:nowrap;"
+        "width:50%;min-width:80px;overflow-wrap:anywhere;white-space:pre-line;"
+        if kind in ("name", "text")
+        else "white-space:nowrap;"
     )
     weight = "font-weight:600;" if tag == "th" else ""
     return f'<{tag} style="{style}{weight}">{escape(text)}</{tag}>'

@@ -64,10 +64,11 @@ _TABLE = "border-collapse:collapse;width:100%;background:transparent;font-size:i
 
 def _head(devices: Sequence[str]) -> str:
     first = tag("th", "", _HEAD)
+    whole = ";white-space:nowrap" if len(devices) <= 2 else ""
+    style = f"{_FIGURE};{_HEAD}{whole}"
     return tag(
         "tr",
-        first
-        + "".join(tag("th", escape(text), f"{_FIGURE};{_HEAD}", scope="col") for text in devices),
+        first + "".join(tag("th", escape(text), style, scope="col") for text in devices),
     )
 
 

@@ -11,6 +11,7 @@ from nbmem.panel.cell_columns import cell_table
 from nbmem.panel.columns import Asked, one_line
 from nbmem.panel.crumbs import Crumbs
 from nbmem.panel.html_table import table_html
+from nbmem.panel.legend import legend_html
 from nbmem.panel.live import GROUP_CHOICES, Lines, LiveList
 from nbmem.panel.live_columns import NOTHING, storage_name
 from nbmem.panel.modules import module_table
@@ -81,8 +82,9 @@ class PlainBody:
         """Draws the table of cells, with what their bars would be made of."""
         records = snapshot.records[-MOST_CELLS:]
         cells = cell_table(records, snapshot.device, snapshot.units, snapshot.shown)
-        inner = table_html(cells)
-        self._cells.value = f'<div style="max-height:170px;overflow:auto">{inner}</div>'
+        inner = table_html(cells, narrow=True)
+        legend = legend_html(records, snapshot.device, snapshot.shown)
+        self._cells.value = f'<div style="max-height:190px;overflow:auto">{inner}</div>{legend}'
 
     def show_alive(self, snapshot: Snapshot) -> None:
         """Draws the list of live storages."""
