@@ -48,12 +48,15 @@ class Origins:
 
     def __init__(self) -> None:
         self._by_key: dict[int, Origin] = {}
+        self.entered = 0
+        """How often something was entered."""
 
     def __len__(self) -> int:
         return len(self._by_key)
 
     def enter(self, keys: Iterable[int], origin: Origin) -> None:
         """Notes `origin` for each storage that has none yet: the first cell to show it made it."""
+        self.entered += 1
         for key in keys:
             self._by_key.setdefault(key, origin)
 
@@ -61,10 +64,15 @@ class Origins:
         """Returns who first showed the storage, or None if it was there before any record."""
         return self._by_key.get(key)
 
-    def cell_of(self, key: int) -> tuple[int | None, int | None]:
-        """Returns (execution count, record serial) of the cell that made it, None where unknown."""
+    def cell_of(self, key: int) -> tuple[int | None, int | None, int | None]:
+        """Returns (execution count, record serial, line) of the cell that made a storage.
+
+        Each is None where it is unknown.
+        """
         origin = self._by_key.get(key)
-        return (None, None) if origin is None else (origin.execution_count, origin.serial)
+        if origin is None:
+            return None, None, None
+        return origin.execution_count, origin.serial, origin.line
 
     def forget_others(self, live: Iterable[int]) -> None:
         """Keeps only the storages that still live."""

@@ -71,11 +71,27 @@ class Graph:
 
     nodes: list[GraphNode] = field(default_factory=list)
     hooks: list[Hook] = field(default_factory=list)
+    _objects: list[Any] = field(default_factory=list)
+    _index: dict[int, int] = field(default_factory=dict)
+    """By the `id` of torch's own node, which `_objects` holds."""
+    _begun: dict[int, int] = field(default_factory=dict)
+    """By the `id` of a tensor: where its graph begins."""
 
     def clear(self) -> None:
         """Lets go of everything."""
-        self.nodes.clear()
-        self.hooks.clear()
+        for rows in (self.nodes, self.hooks, self._objects):
+            rows.clear()
+        self._index.clear()
+        self._begun.clear()
+
+    def root_of(self, tensor: torch.Tensor) -> int | None:
+        """Returns the index of the node at which a tensor's graph begins; None: it has none."""
+        return self._begun.get(id(tensor))
+
+    def roots(self) -> Iterator[tuple[int, int]]:
+        """Goes through (the `id` of a tensor, the sequence number of the node that made it)."""
+        for key, index in self._begun.items():
+            yield key, self.nodes[index].sequence
 
     def saved(self) -> Iterator[tuple[GraphNode, str, torch.Tensor]]:
         """Goes through everything that is kept, with the node that keeps it."""
@@ -154,8 +170,8 @@ class GraphWalk:
         self._types: dict[int, NodeType | None] = {}
         """By the id of the type: a user's metaclass may have a `__hash__` of its own."""
         self._seen_types: list[type] = []
-        self._objects: list[Any] = []
-        self._index: dict[int, int] = {}
+        self._objects = self.graph._objects
+        self._index = self.graph._index
         self._next = 0
         self._hook_index: dict[int, int] = {}
         self._hook_objects: list[Any] = []
@@ -168,7 +184,10 @@ class GraphWalk:
         except RuntimeError:  # a view whose base was changed in place under no_grad
             self.refuse(tensor)
             return None
-        return None if node is None else self.begin_at_node(node)
+        index = None if node is None else self.begin_at_node(node)
+        if index is not None:
+            self.graph._begun[id(tensor)] = index
+        return index
 
     def begin_at_node(self, node: Any) -> int | None:
         """Adds the graph that a bare node keeps; returns its index, None where it is no node."""

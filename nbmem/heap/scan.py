@@ -44,6 +44,8 @@ class HeapScan:
         """Tensors with a Python object, or gradient of one, that have memory of their own."""
         self.entries: dict[int, StorageRef] = {}
         """By the `id` of a tensor that has one storage: that storage's entry in the table."""
+        self.gradients: list[tuple[int, int]] = []
+        """The `id` of a tensor and that of its gradient."""
         self.graph = Graph()
         """The autograd graphs of all of them; a tensor that it keeps may be in `tensors` too."""
         self.roots: list[int | None] = []
@@ -61,6 +63,7 @@ class HeapScan:
     ) -> None:
         self.tensors.clear()
         self.entries.clear()
+        self.gradients.clear()
         self.graph.clear()
 
 
@@ -183,7 +186,10 @@ class _Scanner:
                 seen.add(id(tensor))
                 if enter(tensor):
                     found.append(tensor)
-                tensor = self._gradient_of(tensor)
+                gradient = self._gradient_of(tensor)
+                if gradient is not None:
+                    self._found.gradients.append((id(tensor), id(gradient)))
+                tensor = gradient
 
     def _enter(self, tensor: torch.Tensor) -> bool:
         """Returns whether the tensor has memory of its own; its storages are then in the table."""

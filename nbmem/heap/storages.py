@@ -32,6 +32,7 @@ layout_of: Callable[[torch.Tensor], torch.layout] = _FIELDS["layout"].__get__
 is_nested: Callable[[torch.Tensor], bool] = _FIELDS["is_nested"].__get__
 is_quantized: Callable[[torch.Tensor], bool] = _FIELDS["is_quantized"].__get__
 _grad_of: Callable[[torch.Tensor], torch.Tensor | None] = _FIELDS["grad"].__get__
+_grad_fn_of: Callable[[torch.Tensor], object] = _FIELDS["grad_fn"].__get__
 _is_leaf: Callable[[torch.Tensor], bool] = _FIELDS["is_leaf"].__get__
 _retains_grad: Callable[[torch.Tensor], bool] = _FIELDS["retains_grad"].__get__
 untyped_storage = _BASE.untyped_storage
@@ -113,6 +114,14 @@ def gradient_of(tensor: torch.Tensor) -> torch.Tensor | None:
         return _grad_of(tensor) if _is_leaf(tensor) or _retains_grad(tensor) else None
     except RuntimeError:  # torch refuses to tell: a view whose base was changed in place
         return None
+
+
+def begins_graph(tensor: torch.Tensor) -> bool:
+    """Returns whether an operation of an autograd graph made the tensor."""
+    try:
+        return _grad_fn_of(tensor) is not None
+    except RuntimeError:  # a view whose base was changed in place under no_grad
+        return False
 
 
 def accelerator_runs() -> bool:

@@ -36,10 +36,10 @@ from nbmem.inventory.trail import STATE
 from nbmem.records import Note, StorageRecord
 
 if TYPE_CHECKING:
-    from nbmem.heap import HeapScan, StorageRef, StorageTable
+    from nbmem.heap import HeapScan, StorageTable
     from nbmem.inventory.trail import Link, Trail
 
-OriginOf = Callable[[int], tuple[int | None, int | None]]
+OriginOf = Callable[[int], tuple[int | None, int | None, int | None]]
 Shown = tuple[tuple[Row, str], ...]
 """The rows of a tensor's storages, with the word of each part."""
 
@@ -133,18 +133,18 @@ class Join:
                 elif attribute.endswith(GRADIENT_OF):
                     self._mark(tensor, GRADIENT)
 
-    def name_saved(self, roots: list[str | None], deadline: float) -> None:
+    def name_saved(self, roots: list[tuple[int, str]], deadline: float) -> None:
         """Names what only graphs keep after the named tensors that the graphs belong to.
 
         What several graphs keep is told with the first.
 
         Args:
-            roots: the names of the scan's `first`.
+            roots: where the graphs of named tensors begin, and these tensors' names.
             deadline: of `time.perf_counter`.
         """
         graph, told = self._scan.graph, set[int]()
-        for root, name in zip(self._scan.roots, roots, strict=True):
-            if root is None or name is None or root in told:
+        for root, name in roots:
+            if root in told:
                 continue
             wanted = self._nameless_in(graph.reach(root, told))
             if wanted:
@@ -180,19 +180,19 @@ class Join:
         """Returns the records of all storages that live."""
         rows, unseen = self._rows, Row()
         refs = self._table.live()
-        records = [self._write(rows.get(ref.serial, unseen), ref, origin_of) for ref in refs]
+        records = []
+        for ref in refs:
+            row, saved_by = rows.get(ref.serial, unseen), None
+            if row.saved_at is not None and row.category == UNKNOWN:
+                saved_by = self._tell_saved(row, *row.saved_at)
+            records.append(row.write(ref, origin_of(ref.serial), saved_by))
         self.notes += notes_on_shared_memory(refs, records)
-        if not accelerator_runs():
-            return records
-        return [self._with_pinned(record) for record in records]
+        return [self._with_pinned(r) for r in records] if accelerator_runs() else records
 
-    def _write(self, row: Row, ref: StorageRef, origin_of: OriginOf) -> StorageRecord:
-        if row.category != UNKNOWN or row.saved_at is None:
-            return row.write(ref, origin_of(ref.serial))
-        node, attribute = row.saved_at
+    def _tell_saved(self, row: Row, node: int, attribute: str) -> str:
+        """Makes it a row of what is saved for backward; returns by what."""
         row.category, row.module = SAVED, self._homes.of(node).module
-        saved_by = f"{self._scan.graph.nodes[node].kind}.{attribute}"
-        return row.write(ref, origin_of(ref.serial), saved_by)
+        return f"{self._scan.graph.nodes[node].kind}.{attribute}"
 
     def _with_pinned(self, record: StorageRecord) -> StorageRecord:
         best = self._rows[record.key].best if record.key in self._rows else None

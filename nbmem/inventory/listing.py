@@ -11,23 +11,20 @@ from typing import Any
 
 import torch
 
-from nbmem.heap import StorageTable, scan_heap
-from nbmem.heap.storages import bare_torch
+from nbmem.heap import HeapScan, StorageTable, scan_heap
+from nbmem.heap.storages import bare_torch, begins_graph
+from nbmem.inventory.again import NameMark, mark_scan, recall, remember
 from nbmem.inventory.gradients import reach_gradients
 from nbmem.inventory.join import Join, OriginOf
 from nbmem.inventory.names import Names, write_names
-from nbmem.inventory.paths import NAMELESS
 from nbmem.inventory.trail import Trail
 from nbmem.inventory.walk import NameWalk
 from nbmem.records import Inventory
 
-_BASE: Any = torch._C.TensorBase
-_grad_fn_of = _BASE.grad_fn.__get__
 
-
-def no_origin(_serial: int) -> tuple[None, None]:
+def no_origin(_serial: int) -> tuple[None, None, None]:
     """Returns that nothing is known of where the storage came from."""
-    return None, None
+    return None, None, None
 
 
 def take_inventory(
@@ -36,6 +33,7 @@ def take_inventory(
     *,
     output_cache: Mapping[str, object] | None = None,
     origin_of: OriginOf = no_origin,
+    origins: object = None,
     budget: float = 0.5,
     now: float,
 ) -> Inventory:
@@ -48,20 +46,56 @@ def take_inventory(
         table: takes up what the scan finds.
         namespace: the user's variables.
         output_cache: `Out[3]`, `_` and the like; their names come after the variables'.
-        origin_of: (execution count, record serial) of the cell that made a storage, by its serial.
+        origin_of: (execution count, record serial, line) of the cell that made a storage, by its
+            serial.
+        origins: another value whenever `origin_of` may answer otherwise than before.
         budget: seconds for walking names and naming graphs; where they do not suffice, a note
             says so, and what has no name yet is listed without one.
         now: seconds since the epoch.
     """
-    with _collector_at_rest():
-        started = time.perf_counter()
-        with bare_torch():
-            trail = NameWalk(budget).run(namespace, output_cache or {})
-            left = budget - (time.perf_counter() - started)
-            try:
-                return _list_all(table, trail, origin_of, left, now)
-            finally:
-                trail.clear()
+    outputs = output_cache or {}
+    with _collector_at_rest(), bare_torch(), scan_heap(table) as scan:
+        found = mark_scan(table, scan)
+        named: list[int | None] = []
+
+        def mark_names() -> int | None:
+            named.append(NameMark().take(namespace, outputs))
+            return named[0]
+
+        known = recall(table, found, mark_names, origin_of, origins, now)
+        if known is None:
+            known = _take_anew(table, scan, namespace, outputs, origin_of, budget, now)
+            mark = named[0] if named else mark_names()
+            remember(table, found if _is_whole(known) else None, mark, origins, known)
+        else:
+            remember(table, found, named[0], origins, known)
+        return known
+
+
+def _is_whole(inventory: Inventory) -> bool:
+    return all(note.code != "budget" for note in inventory.notes)
+
+
+def _take_anew(
+    table: StorageTable,
+    scan: HeapScan,
+    namespace: Mapping[str, object],
+    outputs: Mapping[str, object],
+    origin_of: OriginOf,
+    budget: float,
+    now: float,
+) -> Inventory:
+    deadline = time.perf_counter() + budget
+    trail = NameWalk(budget).run(namespace, outputs)
+    try:
+        reach_gradients(trail)
+        unseen = [node for node, _ in trail.graphs] + _graphs_unseen(trail, scan)
+        if not unseen:
+            return _list_all(table, scan, trail, origin_of, deadline, now)
+        with scan_heap(table, first=unseen) as wider:
+            return _list_all(table, wider, trail, origin_of, deadline, now)
+    finally:
+        trail.clear()
 
 
 @contextmanager
@@ -77,41 +111,40 @@ def _collector_at_rest() -> Iterator[None]:
 
 
 def _list_all(
-    table: StorageTable, trail: Trail, origin_of: OriginOf, left: float, now: float
+    table: StorageTable,
+    scan: HeapScan,
+    trail: Trail,
+    origin_of: OriginOf,
+    deadline: float,
+    now: float,
 ) -> Inventory:
-    reach_gradients(trail)
-    roots = _find_roots(trail)
-    with scan_heap(table, first=[root for root, _ in roots]) as scan:
-        names = write_names(trail)
-        join = Join(table, scan, trail, names)
-        join.take_trail()
-        join.take_scan()
-        deadline = time.perf_counter() + left
-        join.name_saved([_name_of(place, trail, names) for _, place in roots], deadline)
-        records = join.write_records(origin_of)
-        notes = (*scan.notes, *trail.notes, *join.notes)
+    names = write_names(trail)
+    join = Join(table, scan, trail, names)
+    join.take_trail()
+    join.take_scan()
+    join.name_saved(_find_roots(trail, scan, names), deadline)
+    records = join.write_records(origin_of)
+    notes = (*scan.notes, *trail.notes, *join.notes)
     records.sort(key=attrgetter("bytes"), reverse=True)  # ties stay in the order of their keys
     return Inventory(tuple(records), now, notes)
 
 
-def _name_of(place: tuple[int | None, int], trail: Trail, names: Names) -> str | None:
-    """Returns the shortest name of a tensor that has a graph, or of a bare node."""
-    tensor, node = place
-    return names.of_node(node) if tensor is None else names.of_link(trail.first_link(tensor))
+def _graphs_unseen(trail: Trail, scan: HeapScan) -> list[Any]:
+    """Returns the named tensors with a graph that the collector does not know: frozen ones."""
+    known, storage = scan.entries, torch.UntypedStorage
+    unseen = [thing for thing in trail.tensors if id(thing) not in known]
+    tensors = [thing for thing in unseen if not issubclass(type(thing), storage)]
+    return [t for t in tensors if scan.graph.root_of(t) is None and begins_graph(t)]
 
 
-def _find_roots(trail: Trail) -> list[tuple[Any, tuple[int | None, int]]]:
-    """Returns the named tensors that have a graph and the bare nodes, each with its place.
-
-    A place is the tensor's index, or None and the index of the trail's node.
-    """
-    roots, storage = [], torch.UntypedStorage
+def _find_roots(trail: Trail, scan: HeapScan, names: Names) -> list[tuple[int, str]]:
+    """Returns where the graphs of named tensors and bare nodes begin, with their names."""
+    root_of, texts, roots = scan.graph.root_of, names.texts, list[tuple[int, str]]()
     for index, thing in enumerate(trail.tensors):
-        if issubclass(type(thing), storage):
-            continue
-        try:
-            if _grad_fn_of(thing) is not None:
-                roots.append((thing, (index, NAMELESS)))
-        except RuntimeError:  # a view whose base was changed in place
-            continue
-    return roots + [(node, (None, place)) for node, place in trail.graphs]
+        root = root_of(thing)
+        if root is not None:
+            link = trail.first_link(index)
+            if link < len(texts):
+                roots.append((root, texts[link]))
+    nodes = zip(scan.roots, trail.graphs, strict=False)  # frozen tensors follow the nodes
+    return roots + [(root, names.of_node(place)) for root, (_, place) in nodes if root is not None]

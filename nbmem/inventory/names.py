@@ -53,7 +53,12 @@ class Names:
         base = self._texts.get(node)
         if base is None:
             base = self._write_node(node)
-        text = f"{base}[{key}]" if step is Step.ITEM else self._step(base, step, key)
+        if step is Step.ITEM:
+            text = f"{base}[{key}]"
+        elif step is Step.KEY:
+            text = f"{base}[{key!r}]"
+        else:
+            text = self._step(base, step, key)
         if text in self._taken:
             text = self._write_other(base, step, key, text)
         self._taken.add(text)

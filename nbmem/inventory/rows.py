@@ -124,7 +124,7 @@ class Row:
     def write(
         self,
         ref: StorageRef,
-        origin: tuple[int | None, int | None],
+        origin: tuple[int | None, int | None, int | None],
         saved_by: str | None = None,
     ) -> StorageRecord:
         """Returns the record of the storage."""
@@ -139,13 +139,15 @@ class Row:
             shape,
             CATEGORIES[self.category],
             self.names,
-            *origin,
+            origin[0],
+            origin[1],
             self.views,
             self.seen,
             notes,
             1,
             self.module,
             saved_by,
+            origin[2],
         )
 
 

@@ -62,7 +62,7 @@ class StorageRecord:
     """It is page-locked memory of the host (`tensor.is_pinned()`)."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Inventory:
     """Everything alive at one moment, each storage once, largest first."""
 

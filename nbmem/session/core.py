@@ -6,7 +6,7 @@ import shutil
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from nbmem.devices import Devices
@@ -24,7 +24,6 @@ from nbmem.records import (
     Ledger,
     Note,
     ReclaimReport,
-    StorageRecord,
 )
 from nbmem.scopes import Scopes
 from nbmem.session import roots
@@ -128,21 +127,15 @@ class Session:
 
     def take_inventory(self) -> Inventory:
         """Returns every live storage with the user's names for it."""
-        found = take_inventory(
+        return take_inventory(
             self.table,
             roots.user_names(self.shell),
             output_cache=roots.output_cache(self.shell),
             origin_of=self.origins.cell_of,
+            origins=self.origins.entered,
             budget=self.settings.name_budget,
             now=time.time(),
         )
-        return replace(found, storages=tuple(map(self._with_line, found.storages)))
-
-    def _with_line(self, storage: StorageRecord) -> StorageRecord:
-        origin = None if storage.created_in is None else self.origins.find(storage.key)
-        if origin is None or origin.line is None:
-            return storage
-        return replace(storage, line=origin.line)
 
     def take_ledger(self, device: str | None = None) -> Ledger:
         """Returns the sums of each device, over an inventory taken now.

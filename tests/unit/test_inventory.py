@@ -201,7 +201,7 @@ def test_a_storage_that_python_holds_without_a_tensor_shows_its_bytes():
 
 def test_the_cell_that_made_it_comes_from_the_origins():
     x = torch.ones(3)
-    record = by_name(take({"x": x}, origin_of=lambda key: (12, key + 1000)))["x"]
+    record = by_name(take({"x": x}, origin_of=lambda key: (12, key + 1000, 3)))["x"]
     assert (12, record.key + 1000) == (record.created_by, record.created_in)
     unknown = by_name(take({"x": x}))["x"]
     assert (None, None) == (unknown.created_by, unknown.created_in)
