@@ -281,6 +281,26 @@ def test_a_reading_that_fails_says_so_and_leaves_the_other_gpu_alone(monkeypatch
     assert closes(sum_called(second, "allocated"))
 
 
+@pytest.mark.parametrize(
+    ("waiting", "told"),
+    [
+        (0, {"user": 1000, "rounding": 24, "not found": 512}),
+        (2048, {"user": 1000, "not found": 536}),  # what is asked for in it can't be told apart
+    ],
+)
+def test_without_blocks_the_counters_tell_rounding_unless_a_block_waits(machine, waiting, told):
+    held = block(2048, 2000, "active_awaiting_free" if waiting else "inactive")
+    hold(machine, segment(BASE, block(1024, 1000), block(512), held))
+    machine.cuda.monkeypatch.delattr(torch._C, "_cuda_memorySnapshot")
+    machine.find(1000, BASE)
+    allocated, reserved = machine.gpu().sums
+    assert told == lines(allocated)
+    assert closes(allocated)
+    assert closes(reserved)
+    assert waiting == lines(reserved)["waiting"]
+    assert ["torch does not list the blocks of cuda devices."] == sentences(allocated.notes)[:1]
+
+
 # What the blocks without a tensor are.
 
 

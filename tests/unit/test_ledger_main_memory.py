@@ -180,6 +180,9 @@ def test_a_containers_use_is_that_of_the_group_with_the_limit(
     (inner.parent / current).write_text(f"{24 * MIB}\n")
     use = memory_use(tmp_path)
     assert (64 * MIB, True, 40 * MIB) == (use.total, use.limited, use.available)
+    (inner / limit).write_text(f"{96 * MIB}\n")  # more than its parent lets it have
+    use = memory_use(tmp_path)
+    assert (64 * MIB, True, 40 * MIB) == (use.total, use.limited, use.available)
 
 
 # All of it, on this machine.
