@@ -27,8 +27,9 @@ from conftest import (  # noqa: E402
 )
 from lab_page import LONG, Notebook, expect  # noqa: E402
 
-SIZE = {"width": 1000, "height": 1500}
+SIZE = {"width": 1000, "height": 2400}
 SIDE, ABOVE, WIDEST = 10, 3, 724
+SIDEBAR = 350
 THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
 
 THEME = """(theme) => {
@@ -37,6 +38,8 @@ THEME = """(theme) => {
 }"""
 
 THEMED = "(light) => document.body.dataset.jpThemeLight === light"
+
+WIDTH = "(node, width) => { node.style.width = width ? `${width}px` : ''; }"
 
 INK = "(chart.ink.match(/[\\d.]+/g).slice(0, 3).reduce((a, b) => a + Number(b), 0) / 3)"
 
@@ -48,7 +51,7 @@ DRAWN = """async () => {
 
 
 def main() -> None:
-    """Runs the notebook once and leaves a light and a dark picture of the report and the panel."""
+    """Runs the notebook once and leaves light and dark pictures of the report and the panel."""
     IMAGES.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as home, _lab(Path(home)) as (url, root), _page() as page:
         path = root / "quickstart.ipynb"
@@ -67,7 +70,10 @@ def main() -> None:
         for theme, name in THEMES.items():
             _change_theme(notebook, name, theme == "light")
             _take(notebook, cells["%%gpumem train, keeping every loss"], f"report-{theme}")
+            notebook.panel(panel).evaluate(WIDTH, WIDEST - 4)
+            notebook.wait_for_charts(f"chart.width > {SIDEBAR} && chart.width < {WIDEST}")
             _take(notebook, panel, f"panel-{theme}")
+            _take_narrow(notebook, panel, f"panel-narrow-{theme}")
         notebook.shut_down()
 
 
@@ -112,7 +118,23 @@ def _change_theme(notebook: Notebook, name: str, light: bool) -> None:
     notebook.wait_for_charts(f"{INK} {'<' if light else '>'} 140")
 
 
-def _take(notebook: Notebook, cell: int, name: str) -> None:
+def _take_narrow(notebook: Notebook, cell: int, name: str) -> None:
+    """Saves the panel as wide as a sidebar, its ledger opened, the tensors grouped by category."""
+    panel = notebook.panel(cell)
+    panel.evaluate(WIDTH, SIDEBAR)
+    panel.get_by_role("button", name="Ledger", exact=True).click()
+    expect(panel).to_contain_text("Ledger of")
+    panel.get_by_label("Group Live tensors").select_option("by category")
+    expect(panel.get_by_role("treegrid").get_by_role("button", name="category")).to_be_visible()
+    notebook.wait_for_charts(f"chart.width < {SIDEBAR}")
+    _take(notebook, cell, name, SIDEBAR)
+    panel.get_by_role("button", name="Ledger", exact=True).click()
+    panel.get_by_label("Group Live tensors").select_option("each tensor")
+    panel.evaluate(WIDTH, 0)
+    notebook.wait_for_charts(f"chart.width > {SIDEBAR}")
+
+
+def _take(notebook: Notebook, cell: int, name: str, widest: int = WIDEST) -> None:
     """Saves what a cell shows as a picture, as wide as a report or a panel may be."""
     output = notebook.output(cell).locator(".jp-OutputArea-output").first
     output.scroll_into_view_if_needed()
@@ -122,7 +144,7 @@ def _take(notebook: Notebook, cell: int, name: str) -> None:
     clip = {
         "x": box["x"] - SIDE,
         "y": box["y"] - ABOVE,
-        "width": min(box["width"], WIDEST) + 2 * SIDE,
+        "width": min(box["width"], widest) + 2 * SIDE,
         "height": box["height"] + 2 * ABOVE,
     }
     notebook.page.screenshot(path=IMAGES / f"{name}.png", clip=clip)

@@ -161,7 +161,10 @@ def _module_row(module: ModuleTotal, parent: str, whole: int, units: Units) -> M
             ", ".join(kinds),
         ]
     )
-    return ModuleRow(_step(module, parent), module.bytes, module.by_category, tip, module.name)
+    label = _step(module, parent)
+    if label.isdecimal() and parent:  # of a Sequential: a number alone says little
+        label = f"{split_module(parent)[-1]}.{label}"
+    return ModuleRow(label, module.bytes, module.by_category, tip, module.name)
 
 
 def module_table(level: ModuleLevel, units: Units) -> TableData:

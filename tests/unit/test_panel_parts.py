@@ -62,7 +62,7 @@ def test_the_only_model_stands_open_with_its_children_before_what_is_its_own():
 def test_a_module_can_be_entered_down_to_its_storages_and_left_again():
     walk = walk_over(of_models())
     walk.enter("net.body")
-    assert ["0", "1"] == [row.label for row in walk.level("IEC").rows]
+    assert ["body.0", "body.1"] == [row.label for row in walk.level("IEC").rows]
     walk.enter("net.body.0")
     level = walk.level("IEC")
     assert ("all modules", "net", "body", "0") == tuple(word for word, _path in level.crumbs)
@@ -102,7 +102,7 @@ def test_modules_are_shown_only_where_there_is_one_and_can_be_entered_by_a_choic
     assert panel._modules.widget.layout.display is None
     panel._body.tree.selected = [1]
     assert [] == panel._body.tree.selected
-    assert ["0 ›", "1 ›"] == panel._body.tree.data.columns[0].text
+    assert ["body.0 ›", "body.1 ›"] == panel._body.tree.data.columns[0].text
     panel._body._crumbs.widget.children[0].click()
     assert ["net ›", "(no module)"] == panel._body.tree.data.columns[0].text
     panel.close()
@@ -282,7 +282,7 @@ def test_core_widgets_look_into_modules_and_tell_what_bars_are_made_of():
     assert "not in tensors found 1.00, P 2.00, U 1.00 MiB" in words(body._cells.value)
     assert "body › 7.00" in words(body._tree.value)
     body._inside.value = "net.body"
-    assert "0 › 6.00 1 › 1.00" in words(body._tree.value)
+    assert "body.0 › 6.00 body.1 › 1.00" in words(body._tree.value)
     panel._bars.value = "stayed"
     assert "older than the cell 4.00 MiB" in words(body._cells.value)
     panel.close()
