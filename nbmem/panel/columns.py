@@ -75,6 +75,8 @@ class TableData:
     """What a row says when pointed at."""
     empty: str
     """The sentence where there are no rows."""
+    trouble: str = ""
+    """Why the filter makes no sense; then there are no rows either."""
     unlisted: str = ""
     """The sentence about rows that were not sent."""
     complete: bool = True

@@ -76,7 +76,7 @@ def _table(lines: Lines, live: LiveList, units: Units, rows: int) -> TableData:
     made = group_table(listed, units, asked.by) if asked.by else storage_table(listed, units)
     return replace(
         made,
-        empty=whole.trouble or NOTHING,
+        trouble=whole.trouble,
         unlisted="" if local else _unlisted(lines, len(listed), asked, units),
         complete=local,
         asked=asked,

@@ -220,11 +220,9 @@ class TableView {
   }
 
   drawWords(selected) {
-    const { keys, unlisted, empty } = this.data;
-    const filtered = this.order.length === 0 && Boolean(this.filter?.value.trim());
-    const invalid = filtered && !keys.length && empty.includes("for example");
-    const nothing = filtered && !invalid ? "Nothing matches the filter." : empty;
-    this.note.textContent = this.order.length ? "" : nothing;
+    const { keys, unlisted, empty, trouble } = this.data;
+    const nothing = this.filter?.value.trim() ? "Nothing matches the filter." : empty;
+    this.note.textContent = this.order.length ? "" : trouble || nothing;
     this.note.hidden = !this.note.textContent;
     const parts = [];
     if (this.order.length < keys.length) parts.push(`${this.order.length} of ${keys.length} shown`);

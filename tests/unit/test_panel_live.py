@@ -102,8 +102,8 @@ def test_a_filter_goes_before_the_grouping():
 def test_a_filter_that_makes_no_sense_is_a_sentence_with_an_example():
     data = live_table(listed(four(), filter="colour=red"), "IEC")
     assert [] == data.keys
-    assert "no 'colour' to filter by" in data.empty
-    assert "for example: category=gradient" in data.empty
+    assert "no 'colour' to filter by" in data.trouble
+    assert "for example: category=gradient" in data.trouble
 
 
 def test_an_opened_group_has_its_storages_below_it():
@@ -139,6 +139,20 @@ def test_a_chosen_group_means_the_storages_it_had_when_it_was_chosen():
     assert [3] == live.chosen
     live.ask(Asked(by="module"))
     assert [] == live.chosen
+
+
+def test_what_the_page_filters_and_sorts_by_itself_is_not_sent_again():
+    session = ScriptedSession(cell(1, 0, 3 * MIB, 4 * MIB))
+    session.storages = four()
+    panel = Panel(session)
+    sent, tensors = [], panel._body.tensors
+    tensors.send = lambda content, buffers=None: sent.append(content)
+    tensors._receive(None, {"type": "ask", "filter": "weight", "sort": "name"}, [])
+    assert [] == sent
+    tensors._receive(None, {"type": "ask", "filter": "size>2MiB", "sort": "name"}, [])
+    assert [{"type": "rows"}] == sent
+    assert [1, 2] == tensors.data.keys
+    panel.close()
 
 
 def test_another_filter_keeps_single_rows_chosen():
