@@ -12,6 +12,7 @@ import torch
 from nbmem.devices.allocator import Allocator, AllocatorCounter, Stats
 from nbmem.devices.insides import AllocatorState, read_state
 from nbmem.devices.protocols import CounterUnavailableError, Sample, reading_failed
+from nbmem.devices.snapshot import Block, read_blocks
 from nbmem.records import DeviceReading, Note, ProcessMemory
 
 if TYPE_CHECKING:
@@ -117,6 +118,14 @@ class AcceleratorReader:
     def allocator_state(self) -> AllocatorState:
         """Returns the allocator's counters and its blocks; zeros before the device starts."""
         return read_state(self._allocator, self._index)
+
+    def blocks_with_history(self) -> tuple[Block, ...]:
+        """Returns the allocator's blocks where it notes who allocated them; else nothing."""
+        type_ = self._allocator.type
+        asked = getattr(torch._C, f"_{type_}_isHistoryEnabled", None)
+        if asked is None or not self._allocator.started() or not asked():
+            return ()
+        return read_blocks(type_, self._index)
 
     def card(self) -> CardMemory:
         """Returns how full the whole card is, or its MIG instance.

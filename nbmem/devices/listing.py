@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nbmem.devices.protocols import DeviceReader, PeakCounter
+    from nbmem.devices.snapshot import Block
 
 
 class UnknownDeviceError(NbmemError, ValueError):
@@ -103,6 +104,13 @@ class Devices:
     def read(self, device: str | None = None) -> list[DeviceReading]:
         """Returns a reading of each device that `choose` names; a failed one says why."""
         return [_read_safely(reader) for reader in self.choose(device)]
+
+    def blocks_with_history(self, device: str) -> tuple[Block, ...]:
+        """Returns the blocks of an accelerator whose allocator's history is on; else nothing."""
+        for reader in self.accelerators():
+            if reader.device == device and isinstance(reader, AcceleratorReader):
+                return reader.blocks_with_history()
+        return ()
 
     def install(self) -> None:
         """Lets the user's own peak reads and resets come out right while nbmem measures."""

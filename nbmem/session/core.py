@@ -27,6 +27,7 @@ from nbmem.records import (
 )
 from nbmem.scopes import Scopes
 from nbmem.session import roots
+from nbmem.session.allocated_at import cells_by_file, tell_lines
 from nbmem.session.blocks import Blocks
 from nbmem.session.cells import CellWatcher
 from nbmem.session.recorder import Recorder
@@ -127,7 +128,7 @@ class Session:
 
     def take_inventory(self) -> Inventory:
         """Returns every live storage with the user's names for it."""
-        return take_inventory(
+        found = take_inventory(
             self.table,
             roots.user_names(self.shell),
             output_cache=roots.output_cache(self.shell),
@@ -136,6 +137,10 @@ class Session:
             budget=self.settings.name_budget,
             now=time.time(),
         )
+        told = found
+        with self.troubles.caught("ask the allocator who made what has no name", []):
+            told = tell_lines(found, self.table, self._devices, cells_by_file(self.shell))
+        return told
 
     def take_ledger(self, device: str | None = None) -> Ledger:
         """Returns the sums of each device, over an inventory taken now.

@@ -157,7 +157,8 @@ class Recorder:
 
     def _made_here(self, storage: StorageRecord, opened: OpenRecord) -> StorageRecord:
         """Returns the storage with this record as its origin, and notes that."""
-        head, line = opened.heading, self._lines.find(storage.key)
+        head = opened.heading
+        line = self._lines.find(storage.key) or storage.line
         key = made_as(storage), line
         origin = opened.origins.get(key)
         if origin is None:
