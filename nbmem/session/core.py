@@ -137,10 +137,9 @@ class Session:
             budget=self.settings.name_budget,
             now=time.time(),
         )
-        told = found
         with self.troubles.caught("ask the allocator who made what has no name", []):
-            told = tell_lines(found, self.table, self._devices, cells_by_file(self.shell))
-        return told
+            found = tell_lines(found, self.table, self._devices, cells_by_file(self.shell))
+        return found
 
     def take_ledger(self, device: str | None = None) -> Ledger:
         """Returns the sums of each device, over an inventory taken now.
