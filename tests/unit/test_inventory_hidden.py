@@ -167,8 +167,6 @@ def test_functions_run_backward_as_before_after_a_look():
 CHAINS = {
     "adding one": "t = t + 1",
     "summing losses": "t = t + w.exp().sum()",
-    "in place": "t += 1",
-    "a product": "t = t * 1.5",
     "a recurrent state": "t = torch.tanh(t * w)",
 }
 DEEP = """
