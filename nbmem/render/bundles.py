@@ -92,7 +92,10 @@ def tensors_bundle(
             return groups_table(inventory, units, most, by, text=text, sort=sort)
         return storages_table(inventory, units, most, text=text, sort=sort)
 
-    return _bundle(table_text(table(rows), width), table_html(table(min(rows, _MOST_ROWS))))
+    shown = table(rows)
+    return _bundle(
+        table_text(shown, width), table_html(shown if rows <= _MOST_ROWS else table(_MOST_ROWS))
+    )
 
 
 def status_bundle(

@@ -98,21 +98,22 @@ class _Sum:
 
 
 def _roots(own: Mapping[str, _Sum]) -> tuple[ModuleTotal, ...]:
-    children: dict[str, dict[str, None]] = {"": {}}  # a path to those one step below it, in order
+    """Returns the modules at the top; `None` is what they stand below."""
+    children: dict[str | None, dict[str, None]] = {None: {}}
     for name in own:
-        path = ""
+        path: str | None = None
         for step in split_module(name):
-            below = f"{path}.{step}" if path else step
+            below = step if path is None else f"{path}.{step}"
             children.setdefault(path, {})[below] = None
             path = below
     return _built(own, children)
 
 
 def _built(
-    own: Mapping[str, _Sum], children: Mapping[str, dict[str, None]]
+    own: Mapping[str, _Sum], children: Mapping[str | None, dict[str, None]]
 ) -> tuple[ModuleTotal, ...]:
     """Returns the roots, made from the leaves up without recursion: modules may lie deep."""
-    order, waiting = [], list(children[""])
+    order, waiting = [], list(children[None])
     while waiting:
         path = waiting.pop()
         order.append(path)

@@ -4,10 +4,13 @@ import random
 from collections import Counter
 
 import pytest
+from hypothesis import find, given, settings
+from hypothesis import strategies as st
 from samples import GIB, KIB, MIB, storage
 
 from nbmem.records import CATEGORIES
 from nbmem.totals import (
+    SORTINGS,
     filter_storages,
     group_storages,
     module_tree,
@@ -317,6 +320,12 @@ def test_modules_ten_thousand_deep_need_no_recursion():
     assert (7, 10_000, 7) == (root.bytes, depth, node.own_bytes)
 
 
+@pytest.mark.parametrize("name", [".", ".a", "..", "a..b", "a."])
+def test_a_module_whose_name_has_empty_steps_is_counted_once(name):
+    (root,) = module_tree([storage(1, 7, "parameter", module=name)]).roots
+    assert (7, 1) == (root.bytes, root.count)
+
+
 @pytest.mark.parametrize(
     ("steps", "name"),
     [
@@ -389,3 +398,91 @@ def test_a_hundred_random_storages_add_up_in_every_view():
     assert whole == sum(root.bytes for root in tree.roots) + tree.none.bytes
     assert whole == places.total.total == sum(place.total for place in places.modules)
     assert whole == sum(sum(p.bytes.values()) for p in places.categories)
+
+
+# Whatever it is called.
+
+find(st.booleans(), bool)  # Hypothesis' first run adds its gc callback: before a test looks
+
+ANY_NAME = st.one_of(
+    st.text(max_size=30), st.text(alphabet="ab.[]()'\"\\\\ 01", min_size=1, max_size=30)
+)
+ANY_STORAGE = st.builds(
+    lambda key, size, category, names, module, device, cell, count: storage(
+        key,
+        size,
+        category,
+        *names,
+        module=module,
+        device=device,
+        created_by=cell,
+        stands_for=count,
+        pinned=key % 2 == 0,
+    ),
+    st.integers(0, 9),
+    st.integers(0, 2**50),
+    st.sampled_from([*CATEGORIES, "a new word"]),
+    st.lists(ANY_NAME, max_size=2),
+    st.none() | ANY_NAME,
+    st.sampled_from(["cpu", "cuda:0", "mps"]) | ANY_NAME,
+    st.none() | st.integers(0, 99),
+    st.integers(1, 3),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(ANY_STORAGE, max_size=8))
+def test_every_view_has_all_bytes_and_all_storages_whatever_they_are_called(every):
+    whole, count = sum(one.bytes for one in every), sum(one.stands_for for one in every)
+    totals = total_storages(every)
+    for by in ("category", "module", "cell", "name", "dtype", "device"):
+        groups = getattr(totals, f"by_{by}")
+        assert (whole, count) == (sum(g.bytes for g in groups), sum(g.count for g in groups))
+        assert sums(groups) == sums(group_storages(every, by))
+    tree, places = module_tree(every), places_by_category(every)
+    assert whole == sum(root.bytes for root in tree.roots) + tree.none.bytes
+    assert count == sum(root.count for root in tree.roots) + tree.none.count
+    assert whole == places.total.total == sum(place.total for place in places.modules)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(ANY_STORAGE, max_size=8))
+def test_a_module_is_its_own_bytes_and_those_of_its_children(every):
+    waiting = list(module_tree(every).roots)
+    while waiting:
+        module = waiting.pop()
+        assert module.bytes == module.own_bytes + sum(child.bytes for child in module.children)
+        assert module.count == module.own_count + sum(child.count for child in module.children)
+        assert module.bytes == sum(module.by_category.values())
+        waiting += module.children
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.one_of(
+        st.text(max_size=60),
+        st.lists(
+            st.sampled_from(
+                ["size", "cell", "name", "=", ">=", "!=", "[7]", "1MiB", "'", '"', " ", "none", "x"]
+            ),
+            max_size=8,
+        ).map("".join),
+    )
+)
+def test_a_filter_finds_some_of_them_or_says_in_a_line_what_is_wrong(text):
+    found, problem = [], "; for example: "
+    try:
+        found = filter_storages(EVERY, text)
+    except ValueError as error:
+        problem = str(error)
+    assert "; for example: " in problem
+    assert problem.isprintable()
+    assert [one for one in EVERY if one in found] == found
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(ANY_STORAGE, max_size=8), st.sampled_from(SORTINGS))
+def test_sorting_loses_nothing(every, by):
+    ordered = sort_storages(every, by)
+    assert sorted(every, key=repr) == sorted(ordered, key=repr)
+    assert ordered == sort_storages(ordered, by)
