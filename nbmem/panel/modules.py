@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from nbmem.panel.columns import (
@@ -40,6 +40,8 @@ class ModuleRow:
     tip: str
     enters: str | None = None
     """Path of the module that a choice leads to; None: it leads nowhere."""
+    key: int = 0
+    """The same for the same row each time, and of no other row of any level."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,7 @@ class ModuleWalk:
         self._storages: Sequence[StorageRecord] = ()
         self._tree: ModuleTree | None = None
         self._path: str | None = None
+        self._keys: dict[str, int] = {}
 
     def follow(self, storages: Sequence[StorageRecord]) -> None:
         """Takes what is alive now."""
@@ -98,8 +101,12 @@ class ModuleWalk:
         path = "" if here is None else here.name
         chain = [*parents, here] if here is not None else []
         crumbs = [(TOP, ""), *((_step(each, before), each.name) for before, each in _pairs(chain))]
-        shown = rows[:MOST_ROWS]
+        shown = [self._with_key(row, f"{path} {n}") for n, row in enumerate(rows[:MOST_ROWS])]
         return ModuleLevel(path, tuple(crumbs), tuple(shown), whole, len(rows) - len(shown))
+
+    def _with_key(self, row: ModuleRow, place: str) -> ModuleRow:
+        identity = row.enters or place
+        return replace(row, key=self._keys.setdefault(identity, 1 + len(self._keys)))
 
     def _find(self) -> tuple[ModuleTotal | None, list[ModuleTotal]]:
         """Returns the module at the path, or the nearest above that there still is."""
@@ -168,7 +175,7 @@ def _module_row(module: ModuleTotal, parent: str, whole: int, units: Units) -> M
 
 
 def module_table(level: ModuleLevel, units: Units) -> TableData:
-    """Returns the level as a table; keys are 1, 2, … for modules, −1, −2, … for other rows."""
+    """Returns the level as a table."""
     rows = level.rows
     most = max((row.bytes for row in rows), default=0)
     sizes = figures([row.bytes for row in rows], units)
@@ -183,7 +190,7 @@ def module_table(level: ModuleLevel, units: Units) -> TableData:
                    track([sizes.unit, *sizes.texts]), sizes.texts,
                    floats([row.bytes for row in rows])),
         ],
-        keys=[n if row.enters is not None else -n for n, row in enumerate(rows, 1)],
+        keys=[row.key for row in rows],
         tips=[row.tip for row in rows],
         empty="Nothing of this module is alive.",
         unlisted=f"{format_count(level.hidden, 'smaller row')} not shown" if level.hidden else "",

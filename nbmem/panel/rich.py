@@ -124,7 +124,7 @@ class RichBody:
 
     def _show_level(self, snapshot: Snapshot) -> None:
         level = self._walk.level(snapshot.units)
-        self._paths = {n: row.enters for n, row in enumerate(level.rows, 1) if row.enters}
+        self._paths = {row.key: row.enters for row in level.rows if row.enters}
         self._crumbs.show(level.crumbs)
         self.tree.show(module_table(level, snapshot.units))
 

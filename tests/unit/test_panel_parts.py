@@ -100,8 +100,12 @@ def test_modules_are_shown_only_where_there_is_one_and_can_be_entered_by_a_choic
     session.storages = of_models()
     panel = Panel(session)
     assert panel._modules.widget.layout.display is None
-    panel._body.tree.selected = [1]
+    body, own = panel._body.tree.data.keys
+    panel._body.tree.selected = [own]
+    assert ["body ›", "net.scale"] == panel._body.tree.data.columns[0].text
+    panel._body.tree.selected = [body]
     assert [] == panel._body.tree.selected
+    assert {body, own}.isdisjoint(panel._body.tree.data.keys)
     assert ["body.0 ›", "body.1 ›"] == panel._body.tree.data.columns[0].text
     panel._body._crumbs.widget.children[0].click()
     assert ["net ›", "(no module)"] == panel._body.tree.data.columns[0].text
