@@ -246,6 +246,9 @@ class _Scanner:
             notes.append(Note("storages", "unreadable", _missing(walk.unreadable)))
         if walk.cut_short:
             notes.append(Note("storages", "graph_cut", _CUT))
+        hidden = sum(node.kind in HIDE for node in walk.graph.nodes)
+        if hidden:
+            notes.append(Note("storages", "hidden_in_graph", _hidden(hidden)))
         if self._unsafe:
             notes.append(Note("storages", "graph_too_deep", _UNSAFE))
         if walk.packed_away:
@@ -264,6 +267,18 @@ _UNSAFE = (
     "An autograd graph is so deep that this Python may crash when it is freed: "
     "detach what you carry from step to step."
 )
+
+
+HIDE = frozenset(("CopySlices", "CppFunction", "DifferentiableGraphBackward"))
+"""Types of nodes that show nothing of what they keep, if they keep anything."""
+
+
+def _hidden(count: int) -> str:
+    what = "1 operation" if count == 1 else f"{count:,} operations"
+    return (
+        f"{what} on views in place, or in C++, may keep for backward what torch does not show: "
+        "that would be missing here."
+    )
 
 
 def _packed(walk: GraphWalk) -> str:

@@ -13,7 +13,6 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from itertools import chain
 from operator import attrgetter, mul
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +24,7 @@ from nbmem.inventory.readers import Kind, Reader, names_in_space, read_type
 from nbmem.records import Inventory, StorageRecord
 
 if TYPE_CHECKING:
-    from nbmem.heap import Graph, HeapScan
+    from nbmem.heap import Graph, HeapScan, StorageRef
 
 MOST = 200_000
 """Containers of which a mark is taken; beyond that every inventory is made anew."""
@@ -36,6 +35,7 @@ _HOOKS = tuple(
     vars(_BASE)[name].__get__ for name in ("_backward_hooks", "_post_accumulate_grad_hooks")
 )
 
+_serial_of = attrgetter("serial")  # never used again, as an address may be
 _TEXTS = {str}
 _PLAIN_KEYS = (str, int, bool, bytes, float, type(None))
 Origin = tuple[int | None, int | None, int | None]
@@ -111,7 +111,7 @@ def mark_scan(table: StorageTable, scan: HeapScan) -> int | None:
     ids = list(map(id, tensors))
     seen = zip(
         ids,
-        map(id, map(entries.get, ids)),
+        map(_serial_of, map(entries.__getitem__, ids)),
         map(id, map(type, tensors)),
         map(_shape_of, tensors),
         map(id, map(_dtype_of, tensors)),
@@ -119,7 +119,7 @@ def mark_scan(table: StorageTable, scan: HeapScan) -> int | None:
     )
     found = sum(map(hash, seen))  # whatever their order, which a collection changes
     live = table.live()
-    storages = hash(tuple(map(id, live))), hash(tuple(map(attrgetter("bytes"), live)))
+    storages = hash(tuple(map(_serial_of, live))), hash(tuple(map(attrgetter("bytes"), live)))
     return hash((found, len(ids), storages, frozenset(scan.gradients), _mark_graph(scan)))
 
 
@@ -132,9 +132,10 @@ def _mark_graph(scan: HeapScan) -> int:
     return hash((nodes, frozenset(graph.roots())))
 
 
-def _kept(graph: Graph, index: int, entries: Mapping[int, object]) -> tuple[Any, ...]:
+def _kept(graph: Graph, index: int, entries: Mapping[int, StorageRef]) -> tuple[Any, ...]:
     return tuple(
-        (attribute, id(entries.get(id(tensor)))) for attribute, tensor in graph.kept(index)
+        (attribute, entries[id(tensor)].serial if id(tensor) in entries else id(tensor))
+        for attribute, tensor in graph.kept(index)
     )
 
 
@@ -220,10 +221,11 @@ class NameMark:
         if kind is Kind.SPACE:
             names = names_in_space(value) or {}
             return _mark_keys(list(names)), list(names.values())
-        if kind is Kind.GENERATOR:
+        if kind is Kind.OPAQUE:
             return None, gc.get_referents(value)
         if kind is Kind.ARRAY:
-            return None, [value.base, *(value.ravel().tolist() if value.dtype.kind == "O" else ())]
+            elements = value.ravel().tolist() if value.dtype.kind == "O" else []
+            return value.shape, [value.base, *elements]
         return self._children_of_container(value, reader)
 
     def _children_of_container(self, value: Any, reader: Reader) -> tuple[Any, list[Any]]:
@@ -279,5 +281,8 @@ def _mark_keys(keys: Iterable[Any]) -> Any:
     """Returns plain keys by value with their types, objects of the user's by identity."""
     kinds = list(map(type, keys))
     plain = {id(kind) for kind in _PLAIN_KEYS}
-    marks = (key if id(kind) in plain else id(key) for key, kind in zip(keys, kinds, strict=True))
-    return hash(tuple(chain(marks, map(id, kinds))))
+    # As they print: -1 and -2 have one hash, True is equal to 1.
+    marks = (
+        repr(key) if id(kind) in plain else id(key) for key, kind in zip(keys, kinds, strict=True)
+    )
+    return hash(tuple(marks))

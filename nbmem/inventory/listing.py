@@ -55,8 +55,7 @@ def take_inventory(
     """
     outputs = output_cache or {}
     with _collector_at_rest(), bare_torch(), scan_heap(table) as scan:
-        found = mark_scan(table, scan)
-        named: list[int | None] = []
+        found, named = mark_scan(table, scan), list[int | None]()
 
         def mark_names() -> int | None:
             named.append(NameMark().take(namespace, outputs))
@@ -64,16 +63,13 @@ def take_inventory(
 
         known = recall(table, found, mark_names, origin_of, origins, now)
         if known is None:
-            known = _take_anew(table, scan, namespace, outputs, origin_of, budget, now)
-            mark = named[0] if named else mark_names()
-            remember(table, found if _is_whole(known) else None, mark, origins, known)
-        else:
-            remember(table, found, named[0], origins, known)
+            # Before the walk: what another thread changes meanwhile must not be in the mark.
+            if not named:
+                mark_names()
+            known, whole = _take_anew(table, scan, namespace, outputs, origin_of, budget, now)
+            found = found if whole else None
+        remember(table, found, named[0], origins, known)
         return known
-
-
-def _is_whole(inventory: Inventory) -> bool:
-    return all(note.code != "budget" for note in inventory.notes)
 
 
 def _take_anew(
@@ -84,16 +80,21 @@ def _take_anew(
     origin_of: OriginOf,
     budget: float,
     now: float,
-) -> Inventory:
+) -> tuple[Inventory, bool]:
+    """Returns the inventory, and whether the marks tell all that it was made from."""
     deadline = time.perf_counter() + budget
     trail = NameWalk(budget).run(namespace, outputs)
     try:
         reach_gradients(trail)
-        unseen = [node for node, _ in trail.graphs] + _graphs_unseen(trail, scan)
-        if not unseen:
-            return _list_all(table, scan, trail, origin_of, deadline, now)
-        with scan_heap(table, first=unseen) as wider:
-            return _list_all(table, wider, trail, origin_of, deadline, now)
+        known = scan.entries
+        unseen = [thing for thing in trail.tensors if id(thing) not in known]
+        first = [node for node, _ in trail.graphs] + _with_graph(unseen, scan)
+        if first:
+            with scan_heap(table, first=first) as wider:
+                return _list_all(table, wider, trail, origin_of, deadline, now), False
+        inventory = _list_all(table, scan, trail, origin_of, deadline, now)
+        cut = any(note.code == "budget" for note in inventory.notes)
+        return inventory, not (unseen or cut)
     finally:
         trail.clear()
 
@@ -129,11 +130,9 @@ def _list_all(
     return Inventory(tuple(records), now, notes)
 
 
-def _graphs_unseen(trail: Trail, scan: HeapScan) -> list[Any]:
-    """Returns the named tensors with a graph that the collector does not know: frozen ones."""
-    known, storage = scan.entries, torch.UntypedStorage
-    unseen = [thing for thing in trail.tensors if id(thing) not in known]
-    tensors = [thing for thing in unseen if not issubclass(type(thing), storage)]
+def _with_graph(things: list[Any], scan: HeapScan) -> list[Any]:
+    """Returns the tensors whose graph the scan did not meet: frozen ones, which no scan finds."""
+    tensors = [thing for thing in things if not issubclass(type(thing), torch.UntypedStorage)]
     return [t for t in tensors if scan.graph.root_of(t) is None and begins_graph(t)]
 
 

@@ -53,8 +53,8 @@ class Step(IntEnum):
     """What a function's closure holds (the variable's name)."""
     DEFAULT = 18
     """The default of a function's argument (its name or position)."""
-    LOCAL_AT = 19
-    """What a suspended generator's frame holds (position): its names can't be read harmlessly."""
+    INSIDE_AT = 19
+    """What a generator's frame, an iterator or a cache of Python's own holds (position)."""
 
 
 HOLDERS: dict[Step, str] = {
@@ -77,7 +77,7 @@ HOLDERS: dict[Step, str] = {
     Step.GRADIENT: "gradient",
     Step.CLOSURE: "closure",
     Step.DEFAULT: "default argument",
-    Step.LOCAL_AT: "suspended frame",
+    Step.INSIDE_AT: "iterator or cache",
 }
 """What a step is taken in, in words."""
 
@@ -141,5 +141,5 @@ _FORMS: dict[Step, str] = {
     Step.GRADIENT: "{base}.grad",
     Step.CLOSURE: "{base} → closure {key}",
     Step.DEFAULT: "{base} → default {key}",
-    Step.LOCAL_AT: "{base} → local {key}",
+    Step.INSIDE_AT: "{base} → inside {key}",
 }

@@ -6,6 +6,7 @@ the slots, whatever the class pretends; objects are told apart by `type(o)`, nev
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 import sysconfig
@@ -57,8 +58,8 @@ class Kind(IntEnum):
     """A node of an autograd graph, kept without its tensor."""
     SPACE = 14
     """A class or a module file that may be the user's own: asked one by one."""
-    GENERATOR = 15
-    """Or a coroutine: what its suspended frame holds."""
+    OPAQUE = 15
+    """What Python's own C code holds without names: a generator's frame, an iterator, a cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +101,23 @@ _CONTAINERS: tuple[tuple[type, Kind, Any], ...] = (
     (type, Kind.SPACE, None),
     (types.ModuleType, Kind.SPACE, None),
 )
+_ITERABLES: tuple[Any, ...] = ((), [], {}, {}.values(), {}.items(), set(), deque())
 _OF_PYTHON: dict[Kind, tuple[type, ...]] = {
     Kind.FUNCTION: (types.FunctionType,),
     Kind.METHOD: (types.MethodType, staticmethod, classmethod),
-    Kind.GENERATOR: (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType),
+    Kind.OPAQUE: (
+        types.GeneratorType,
+        types.CoroutineType,
+        types.AsyncGeneratorType,
+        types.MappingProxyType,
+        type({}.keys()),
+        type({}.values()),
+        type({}.items()),
+        *(type(iter(one)) for one in _ITERABLES),
+        *(zip, map, filter, enumerate, reversed),
+        *(kind for kind in vars(itertools).values() if isinstance(kind, type)),
+        type(cache(len)),
+    ),
 }
 _PACKED = (
     "Packed weights, as those of dynamically quantized modules, are not counted: torch keeps their "

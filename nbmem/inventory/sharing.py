@@ -26,7 +26,11 @@ def notes_on_shared_memory(
 
 
 def _note(records: list[StorageRecord]) -> Note:
-    names = " and ".join(record.names[0] if record.names else "no name" for record in records)
+    named = [record.names[0] for record in records if record.names]
+    nameless = len(records) - len(named)
+    if nameless:
+        named.append("1 storage without a name" if nameless == 1 else f"{nameless} without a name")
+    names = " and ".join(named)
     size = f"{min(record.bytes for record in records):,} bytes"
     sentence = (
         f"{names} share {size} of one memory, as from_numpy and DLPack make it: "

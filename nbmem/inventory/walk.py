@@ -309,9 +309,9 @@ class NameWalk:
             self._look_at(child, node, step, name)
         self._spend(len(steps))
 
-    def _visit_generator(self, value: Any, _reader: Reader, node: int) -> None:
-        # `f_locals` of a live frame can pin what is looked at.
-        self._look_at_all(gc.get_referents(value), node, Step.LOCAL_AT)
+    def _visit_opaque(self, value: Any, _reader: Reader, node: int) -> None:
+        # Not by `f_locals`: reading that of a live frame can pin what is looked at.
+        self._look_at_all(gc.get_referents(value), node, Step.INSIDE_AT)
 
     def _visit_space(self, value: Any, _reader: Reader, node: int) -> None:
         self._look_at_attributes(list((names_in_space(value) or {}).items()), node)
@@ -388,6 +388,6 @@ _VISITS: dict[Kind, Callable[[NameWalk, Any, Reader, int], None]] = {
     Kind.FUNCTION: NameWalk._visit_callable,
     Kind.METHOD: NameWalk._visit_callable,
     Kind.NODE: NameWalk._visit_node,
-    Kind.GENERATOR: NameWalk._visit_generator,
+    Kind.OPAQUE: NameWalk._visit_opaque,
     Kind.SPACE: NameWalk._visit_space,
 }

@@ -154,3 +154,13 @@ def test_a_module_file_of_the_users_shows_its_tensors(tmp_path, monkeypatch):
 
     record = record_of(my_cache.KEPT["a"], {"my_cache": my_cache, "torch": torch})
     assert ("my_cache.KEPT['a']",) == record.names
+
+
+def test_an_operation_in_place_on_a_view_is_said_to_hide_what_it_keeps():
+    base = torch.ones(10, requires_grad=True) * 1
+    base[5:].sin_()
+    inventory = take_inventory(StorageTable(), {"base": base}, now=0.0)
+    assert [
+        "1 operation on views in place, or in C++, may keep for backward what torch does not show: "
+        "that would be missing here."
+    ] == [note.sentence for note in inventory.notes if note.code == "hidden_in_graph"]
