@@ -6,6 +6,7 @@ from bokeh.embed import json_item
 from bokeh.models import ColumnDataSource, HoverTool
 from panel_session import MIB, cell, storage
 
+from nbmem.panel.legend import legend_html
 from nbmem.records import CATEGORIES
 from nbmem.render.chart import chart_data, history_figure
 from nbmem.render.palette import colour_of
@@ -22,6 +23,51 @@ def test_a_bar_is_older_memory_and_what_the_cell_made_by_category():
     assert [0.0] == data.columns["gradient"]
     assert [10.0] == data.columns["peak"]
     assert [10.0] == data.columns["height"]
+
+
+def alive(record_parts, **more):
+    return cell(7, 4 * MIB, 8 * MIB, 10 * MIB, alive={"cpu": record_parts}, **more)
+
+
+def test_a_bar_is_all_that_is_alive_by_category_and_the_rest_of_the_counter():
+    record = alive({"parameter": 2 * MIB, "user": 5 * MIB}, created=[storage(1, MIB)])
+    data = chart_data([record], "cpu")
+    assert ([2.0], [5.0], [1.0]) == tuple(
+        data.columns[part] for part in ("parameter", "user", "rest")
+    )
+    told = [data.part_words[int(digit)] for digit in data.columns["parts"][0]]
+    assert ["U user", "P parameter", "not in tensors found"] == told
+    assert ["5.00 MiB\n2.00 MiB\n1.00 MiB"] == data.columns["part_figures"]
+
+
+def test_a_bar_can_be_only_what_the_cell_made():
+    record = alive({"parameter": 2 * MIB, "user": 6 * MIB}, created=[storage(1, MIB)])
+    data = chart_data([record], "cpu", shown="stayed")
+    assert ([0.0], [1.0], [7.0]) == tuple(
+        data.columns[part] for part in ("parameter", "user", "rest")
+    )
+    told = [data.part_words[int(digit)] for digit in data.columns["parts"][0]]
+    assert ["U user", "older than the cell"] == told
+
+
+def test_a_cell_that_did_not_list_what_is_alive_falls_back_to_what_it_made():
+    old = cell(1, 0, 3 * MIB, 3 * MIB, [storage(1, MIB)])
+    data = chart_data([old, alive({"user": 8 * MIB})], "cpu")
+    assert [1.0, 8.0] == data.columns["user"]
+    assert [2.0, 0.0] == data.columns["rest"]
+
+
+def test_a_category_of_a_later_version_is_shown_as_unknown():
+    assert [8.0] == chart_data([alive({"quantum": 8 * MIB})], "cpu").columns["unknown"]
+
+
+def test_the_legend_names_the_categories_that_occur_and_no_other():
+    html = legend_html([alive({"parameter": 2 * MIB, "user": 6 * MIB})], "cpu")
+    assert ">P</span>parameter" in html
+    assert ">U</span>user" in html
+    assert "gradient" not in html
+    assert "older" not in html
+    assert "not in tensors found" not in html
 
 
 def test_a_bar_speaks_of_one_device_only():
