@@ -54,9 +54,9 @@ def table_inner(table: Table) -> str:
 
 
 def _legend(table: Table) -> str:
-    said = [f"{parts.chip(category)} {escape(category)}" for category in table.legend]
+    said = [f"{parts.chip(kind)} {tag('span', escape(kind), parts.QUIET)}" for kind in table.legend]
     spans = "".join(tag("span", each, "white-space:nowrap") for each in said)
-    style = f"display:flex;flex-wrap:wrap;column-gap:14px;margin-top:4px;{parts.QUIET}"
+    style = "display:flex;flex-wrap:wrap;column-gap:14px;margin-top:4px"
     return tag("div", spans, style) if said else ""
 
 
