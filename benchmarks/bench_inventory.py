@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 OTHER_OBJECTS = 1_000_000
 MANY = 100_000
-ROUNDS = 9
+ROUNDS = 7
 
 
 def a_list() -> Names:
