@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nbmem.records import CATEGORIES
-from nbmem.render.names import clean, pattern_of, words_of
+from nbmem.render.names import clean, nameless, pattern_of, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -99,17 +99,13 @@ def _group(storages: Iterable[StorageRecord]) -> list[Names]:
 def _pattern(storage: StorageRecord) -> str:
     if storage.names:
         return pattern_of(_whole_graph(clean(storage.names[0])))
-    return "small ones" if storage.stands_for > 1 else _nameless(storage)
+    return "small ones" if storage.stands_for > 1 else nameless(storage)
 
 
 def _whole_graph(name: str) -> str:
     """What one graph saved is told together: what counts is the name that keeps the graph."""
     root, arrow, _ = name.partition(_GRAPH)
     return f"{root}{arrow}"
-
-
-def _nameless(storage: StorageRecord) -> str:
-    return "no name" if storage.visible else "no name, held outside Python"
 
 
 def _names(pattern: str, storages: list[StorageRecord]) -> Names:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from nbmem.render import html_parts as parts
 from nbmem.render.html_parts import escape, tag
 from nbmem.render.module_tables import module_rows
-from nbmem.render.names import words_of
+from nbmem.render.names import nameless_alone, words_of
 from nbmem.render.story import tell
 from nbmem.units import Units, column_unit, format_count
 
@@ -202,4 +202,4 @@ def _all_storages(created: tuple[StorageRecord, ...], units: Units) -> str:
 def _one_name(storage: StorageRecord) -> str:
     if storage.stands_for > 1:
         return format_count(storage.stands_for, "small storage")
-    return parts.name(storage.names[0]) if storage.names else "no name"
+    return parts.name(storage.names[0]) if storage.names else escape(nameless_alone(storage))

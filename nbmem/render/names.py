@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nbmem.records import StorageRecord
 
 _LONGEST = 2000
 _INDEX = re.compile(r"""\['[^']*'\]|\["[^"]*"\]|(\[)[^\[\]'"]*\]|(\.)\d+(?=\.|$|\[)""")
@@ -97,3 +101,18 @@ def _starred(match: re.Match[str]) -> str:
 def words_of(shape: tuple[int, ...], dtype: str) -> str:
     """Returns `float32 [1024, 16384]`."""
     return f"{dtype} [{', '.join(map(str, shape))}]" if dtype else ""
+
+
+def nameless(storage: StorageRecord) -> str:
+    """Returns what stands where a storage has no name: the line that made it, where it is known."""
+    if storage.line is not None and storage.created_by is not None:
+        return f"no name, made by line {storage.line} of [{storage.created_by}]"
+    return "no name" if storage.visible else "no name, held outside Python"
+
+
+def nameless_alone(storage: StorageRecord) -> str:
+    """Returns the same for a row of its own: the operation that saved it, where it is known."""
+    if storage.saved_by is None:
+        return nameless(storage)
+    module = "" if storage.module is None else f" · {clean(storage.module)}"
+    return f"no name, saved by {clean(storage.saved_by)}{module}"

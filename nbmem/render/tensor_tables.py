@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from nbmem.records import CATEGORIES
 from nbmem.render.mixtures import categories_in, mixture_column
-from nbmem.render.names import clean, words_of
+from nbmem.render.names import clean, nameless_alone, words_of
 from nbmem.render.palette import letter_of
 from nbmem.render.tables import Column, Table, sizes
 from nbmem.totals import device_of, filter_storages, group_storages, natural, sort_storages
@@ -163,7 +163,7 @@ def _name(storage: StorageRecord) -> str:
         return clean(storage.names[0])
     if storage.stands_for > 1:
         return format_count(storage.stands_for, "small storage")
-    return "no name" if storage.visible else "no name, held outside Python"
+    return nameless_alone(storage)
 
 
 def _made_by(storage: StorageRecord) -> str:
