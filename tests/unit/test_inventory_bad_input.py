@@ -398,6 +398,23 @@ def test_a_model_or_tensor_that_is_not_plain_is_listed_whole(scene):
     assert_bears(namespace, made, expected)
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_what_compiled_code_saved_is_named_after_its_model():
+    model = nn.Sequential(nn.Linear(N, N), nn.ReLU(), nn.Linear(N, 2))
+    torch._dynamo.reset()  # else it still skips what another test ran under a mode
+    fast = torch.compile(model, backend="aot_eager")
+    namespace = {"fast": fast, "x": torch.ones(64, N)}
+    namespace["loss"] = fast(namespace["x"]).sum()
+    collected()
+    look = quiet_look(namespace)
+    # of all between the layers only ReLU's result is saved: 64 x 300 values
+    (saved,) = [r for r in look.inventory.storages if r.saved_by and r.names and r.bytes > 1024]
+    assert (76_800, "saved for backward") == (saved.bytes, saved.category)
+    assert saved.module.startswith("fast._orig_mod")
+    assert "CompiledFunctionBackward.tensors" == saved.saved_by
+    assert [] == look.lost_names()
+
+
 def test_quantized_tensors_are_listed_with_their_scales():
     x = torch.ones(4, N)
     namespace = {

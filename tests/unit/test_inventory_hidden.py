@@ -119,6 +119,13 @@ def test_what_hooks_wrote_to_a_file_is_not_read_back(tmp_path):
     assert made.alive() == look.sizes(made.alive())
 
 
+def test_what_an_operation_in_place_on_a_view_hides_is_told():
+    namespace, _ = build("views changed in place")
+    assert "operations on views in place, or in C++, may keep for backward" in (
+        Look(namespace).sentences()
+    )
+
+
 def names_and_kinds(scene):
     namespace, made = build(scene)
     look = Look(namespace)
