@@ -12,6 +12,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+import torch
+
 from nbmem.inventory.names import Names
 from nbmem.inventory.paths import NAMELESS, Step
 from nbmem.inventory.trail import STATE, Link, Trail
@@ -19,6 +21,7 @@ from nbmem.inventory.trail import STATE, Link, Trail
 if TYPE_CHECKING:
     from nbmem.heap import Graph, GraphNode
 
+_EMBEDDINGS = (torch.nn.Embedding, torch.nn.EmbeddingBag)
 _PART = re.compile(r"\.?[^.\[]+|\[[^\]]*\]")
 
 
@@ -29,9 +32,21 @@ class ModuleNames:
         self._trail = trail
         self._names = names
         self._of_node: dict[int, str | None] = {}
-        self.of_leaf: dict[int, str] = {}
-        """By the `id` of a parameter: its module's name."""
+        self._of_leaf: dict[int, list[tuple[str, bool]]] = {}
+        """By the `id` of a parameter: the names of its modules, and which are embeddings."""
         self._learn_leaves()
+
+    def of_leaf(self, leaf: int, *, looked_up: bool) -> str | None:
+        """Returns the module of a parameter (its `id`), as an operation uses it.
+
+        A tied weight has several: an operation that looks rows up is the embedding's, another one
+        is not.
+        """
+        modules = self._of_leaf.get(leaf)
+        if modules is None:
+            return None
+        fitting = (name for name, embeds in modules if embeds == looked_up)
+        return next(fitting, modules[0][0])
 
     def of_link(self, link: Link) -> str | None:
         """Returns the name of the module to which what the link leads to belongs."""
@@ -60,10 +75,12 @@ class ModuleNames:
         return found
 
     def _learn_leaves(self) -> None:
-        tensors = self._trail.tensors
-        for tensor, node, step, _ in self._trail.links:
+        trail, tensors = self._trail, self._trail.tensors
+        for tensor, node, step, _ in trail.links:
             if step is Step.PARAMETER:
-                self.of_leaf.setdefault(id(tensors[tensor]), self._names.of_node(node))
+                embeds = issubclass(type(trail.container(node)), _EMBEDDINGS)
+                told = self._names.of_node(node), embeds
+                self._of_leaf.setdefault(id(tensors[tensor]), []).append(told)
 
 
 class Home(NamedTuple):
@@ -85,8 +102,8 @@ class Homes:
         self._modules = modules
         self._own: dict[int, str | None] = {}
         """The module whose parameters the node uses."""
-        self._only_parameter: dict[int, bool] = {}
-        """Whether it is a parameter, or one in another form: the transpose of a weight."""
+        self._leaf: dict[int, int] = {}
+        """The `id` of the parameter that it is, be it in another form: the transpose of a weight."""
         self._after: dict[int, str | None] = {}
 
     def of(self, index: int) -> Home:
@@ -114,26 +131,29 @@ class Homes:
             self._learn_one(current, nodes[current])
 
     def _learn_one(self, index: int, node: GraphNode) -> None:
+        of_leaf = self._modules.of_leaf
+        looks_up = node.kind.startswith("Embedding")
         if node.kind == "AccumulateGrad":
-            leaf = node.saved[0][1]
-            module = self._modules.of_leaf.get(id(leaf))
-            self._own[index], self._after[index] = module, None
-            self._only_parameter[index] = module is not None
+            leaf = id(node.saved[0][1])
+            self._own[index], self._after[index] = of_leaf(leaf, looked_up=False), None
+            if self._own[index] is not None:
+                self._leaf[index] = leaf
             return
-        used = [i for i in node.inputs if self._only_parameter[i]]
-        homes = list(dict.fromkeys(own for i in used if (own := self._own[i]) is not None))
-        self._own[index] = _common(homes) if homes else None
-        self._only_parameter[index] = len(used) == len(node.inputs) == 1 and not node.saved
+        used = [self._leaf[i] for i in node.inputs if i in self._leaf]
+        homes = dict.fromkeys(of_leaf(leaf, looked_up=looks_up) for leaf in used)
+        self._own[index] = _common([home for home in homes if home is not None])
+        if len(used) == len(node.inputs) == 1 and not node.saved:
+            self._leaf[index] = used[0]
         self._after[index] = next(filter(None, map(self._end_of, node.inputs)), None)
 
     def _end_of(self, index: int) -> str | None:
         return self._own[index] or self._after[index]
 
 
-def _common(names: list[str]) -> str:
+def _common(names: list[str]) -> str | None:
     """Returns the module in which all of these are: `model` for `model.key` and `model.value`."""
-    if len(names) == 1:
-        return names[0]
+    if len(names) < 2:
+        return names[0] if names else None
     split = [_PART.findall(name) for name in names]
     shared = []
     for parts in zip(*split, strict=False):

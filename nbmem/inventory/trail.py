@@ -129,6 +129,10 @@ class Trail:
         self.nodes.append(node)
         return len(self.nodes) - 1
 
+    def container(self, node: int) -> object:
+        """Returns the container itself."""
+        return self._kept[node]
+
     def within(self, link: Link) -> int:
         """Returns in what the way to a tensor leads through: NOWHERE, OPTIMIZER or STATE."""
         if link.step is Step.STATE:

@@ -43,6 +43,18 @@ def test_a_tied_weight_has_all_its_names_and_one_storage():
     assert (7 * 5 * 4, "parameter", "model.embed") == (record.bytes, record.category, record.module)
 
 
+def test_a_tied_weight_is_the_heads_where_it_multiplies_and_the_embeddings_where_it_looks_up():
+    model = nn.ModuleDict({"embed": nn.Embedding(7, 5), "head": nn.Linear(5, 7, bias=False)})
+    model["head"].weight = model["embed"].weight
+    loss = model["head"](model["embed"](torch.tensor([1, 2])).exp()).sum()
+    told = {(saved_by, module) for _, module, saved_by in saved({"model": model, "loss": loss})}
+    # The exponential's result is the head's input: one storage, told by the later operation.
+    assert {
+        ("MmBackward0.self", "model.head"),
+        ("EmbeddingBackward0.indices", "model.embed"),
+    } == told
+
+
 def test_gradient_and_optimizer_state_belong_to_the_parameters_module():
     model = nn.Sequential(nn.Linear(4, 3))
     opt = torch.optim.Adam(model.parameters())
