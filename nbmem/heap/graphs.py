@@ -79,8 +79,13 @@ class Graph:
 
     def clear(self) -> None:
         """Lets go of everything."""
-        for rows in (self.nodes, self.hooks, self._objects):
-            rows.clear()
+        self.nodes.clear()
+        self.hooks.clear()
+        self.forget_search()
+
+    def forget_search(self) -> None:
+        """Lets go of torch's own nodes and of where graphs begin; what they keep stays told."""
+        self._objects.clear()
         self._index.clear()
         self._begun.clear()
 

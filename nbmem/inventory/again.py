@@ -20,6 +20,7 @@ import torch
 
 from nbmem.heap import StorageTable
 from nbmem.inventory.callables import held_by_function, held_by_method
+from nbmem.inventory.paths import prints_itself
 from nbmem.inventory.readers import Kind, Reader, names_in_space, read_type
 from nbmem.records import Inventory, StorageRecord
 
@@ -37,7 +38,6 @@ _HOOKS = tuple(
 
 _serial_of = attrgetter("serial")  # never used again, as an address may be
 _TEXTS = {str}
-_PLAIN_KEYS = (str, int, bool, bytes, float, type(None))
 Origin = tuple[int | None, int | None, int | None]
 
 
@@ -277,12 +277,9 @@ _DICT, _TENSOR, _SET, _TUPLE, _NODE = map(
 )
 
 
-def _mark_keys(keys: Iterable[Any]) -> Any:
-    """Returns plain keys by value with their types, objects of the user's by identity."""
-    kinds = list(map(type, keys))
-    plain = {id(kind) for kind in _PLAIN_KEYS}
-    # As they print: -1 and -2 have one hash, True is equal to 1.
-    marks = (
-        repr(key) if id(kind) in plain else id(key) for key, kind in zip(keys, kinds, strict=True)
-    )
-    return hash(tuple(marks))
+def _mark_keys(keys: Iterable[Any]) -> int:
+    """Returns the mark of keys: as they print where they do, else by identity.
+
+    By their hashes -1 and -2 would be one key, and True would be 1.
+    """
+    return hash(tuple(repr(key) if prints_itself(key) else id(key) for key in keys))

@@ -47,28 +47,28 @@ Shown = tuple[tuple[Row, str], ...]
 class Join:
     """Fills one row for each storage; holds tensors, so it must not outlive the inventory."""
 
-    def __init__(self, table: StorageTable, scan: HeapScan, trail: Trail, names: Names) -> None:
+    def __init__(self, table: StorageTable, scan: HeapScan, trail: Trail) -> None:
         self.notes: list[Note] = []
         self._table = table
         self._scan = scan
         self._trail = trail
-        self._names = names
         self._entries = scan.entries
         self._rows: dict[int, Row] = {}
         self._pieces: dict[int, torch.Tensor] = {}
         """Parts that were read: a nested tensor's have a Python object ever after."""
-        self._modules = ModuleNames(trail, names)
+        self._modules = ModuleNames(trail)
         self._homes = Homes(scan.graph, self._modules)
 
     # -- what has a name ---------------------------------------------------------------------
 
-    def take_trail(self) -> None:
+    def take_trail(self, names: Names) -> None:
         """Takes up the named tensors; a storage has all names of all tensors that share it."""
         trail = self._trail
+        self._modules.learn(names)
         rows_of = [self._show(thing, True) for thing in trail.tensors]
         plain = [not (n.within == STATE or n.cached or n.tensor) for n in trail.nodes]
         plain.append(True)  # of NAMELESS, which is -1
-        for link, name in zip(trail.links, self._names.texts):  # noqa: B905  may be fewer
+        for link, name in zip(trail.links, names.texts):  # noqa: B905  may be fewer
             step = link.step
             if plain[link.node] and step in _SIMPLE:
                 category, rank, module = OF_STEP[step], FIRST, None
@@ -117,17 +117,20 @@ class Join:
         self._take_graphs()
 
     def _take_graphs(self) -> None:
-        graph, told = self._scan.graph, set[int]()
+        graph, entries, told = self._scan.graph, self._entries, set[int]()
         for index, node in enumerate(graph.nodes):
             kept = node.saved
             if node.hooks and not told.issuperset(node.hooks):
                 kept = graph.kept(index)
                 told.update(node.hooks)
             for attribute, tensor in kept:
-                for row, _ in self._rows_of(tensor):
+                ref = entries.get(id(tensor))
+                shown = self._rows_of(tensor) if ref is None else ((self._row(ref.serial), ""),)
+                for row, _ in shown:
                     if row.saved_at is None:
                         row.saved_at = (index, attribute)
-                    row.show(tensor, False)
+                    if row.best is None or not row.best_named:
+                        row.show(tensor, False)
                 if attribute == "variable" and issubclass(type(tensor), Parameter):
                     self._mark(tensor, PARAMETER)
                 elif attribute.endswith(GRADIENT_OF):
@@ -176,29 +179,26 @@ class Join:
 
     # -- records -----------------------------------------------------------------------------
 
-    def write_records(self, origin_of: OriginOf) -> list[StorageRecord]:
-        """Returns the records of all storages that live."""
-        rows, unseen = self._rows, Row()
-        refs = self._table.live()
-        records = []
-        for ref in refs:
-            row, saved_by = rows.get(ref.serial, unseen), None
+    def let_go(self) -> None:
+        """Tells by what operation each row was saved, then lets go of all but the rows."""
+        for row in self._rows.values():
             if row.saved_at is not None and row.category == UNKNOWN:
-                saved_by = self._tell_saved(row, *row.saved_at)
-            records.append(row.write(ref, origin_of(ref.serial), saved_by))
+                node, attribute = row.saved_at
+                row.category, row.module = SAVED, self._homes.of(node).module
+                row.saved_by = f"{self._scan.graph.nodes[node].kind}.{attribute}"
+        self._scan.graph.clear()
+        self._trail.clear()
+
+    def write_records(self, origin_of: OriginOf) -> list[StorageRecord]:
+        """Returns the records of all storages that live; to be called last."""
+        rows, refs = self._rows, self._table.live()
+        with_pinned, records = accelerator_runs(), []
+        for ref in refs:
+            row = rows.pop(ref.serial, None) or Row()
+            record = row.write(ref, origin_of(ref.serial))
+            records.append(_with_pinned(record, row.best) if with_pinned else record)
         self.notes += notes_on_shared_memory(refs, records)
-        return [self._with_pinned(r) for r in records] if accelerator_runs() else records
-
-    def _tell_saved(self, row: Row, node: int, attribute: str) -> str:
-        """Makes it a row of what is saved for backward; returns by what."""
-        row.category, row.module = SAVED, self._homes.of(node).module
-        return f"{self._scan.graph.nodes[node].kind}.{attribute}"
-
-    def _with_pinned(self, record: StorageRecord) -> StorageRecord:
-        best = self._rows[record.key].best if record.key in self._rows else None
-        if record.device != "cpu" or best is None or not is_pinned(best):
-            return record
-        return replace(record, pinned=True)
+        return records
 
     # -- rows --------------------------------------------------------------------------------
 
@@ -258,3 +258,9 @@ _SIMPLE = frozenset(Step) - {
     Step.STATE,
 }
 _OF_MODULE = frozenset((Step.PARAMETER, Step.BUFFER, Step.GRADIENT, Step.STATE))
+
+
+def _with_pinned(record: StorageRecord, best: torch.Tensor | None) -> StorageRecord:
+    if record.device != "cpu" or best is None or not is_pinned(best):
+        return record
+    return replace(record, pinned=True)

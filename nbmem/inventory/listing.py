@@ -120,14 +120,21 @@ def _list_all(
     now: float,
 ) -> Inventory:
     names = write_names(trail)
-    join = Join(table, scan, trail, names)
-    join.take_trail()
+    roots = _find_roots(trail, scan, names)
+    trail.forget_search()
+    scan.graph.forget_search()
+    join = Join(table, scan, trail)
+    join.take_trail(names)
+    names.clear()
+    trail.forget_ways()
     join.take_scan()
-    join.name_saved(_find_roots(trail, scan, names), deadline)
+    join.name_saved(roots, deadline)
+    notes = [*scan.notes, *trail.notes]
+    join.let_go()
     records = join.write_records(origin_of)
-    notes = (*scan.notes, *trail.notes, *join.notes)
+    notes += join.notes
     records.sort(key=attrgetter("bytes"), reverse=True)  # ties stay in the order of their keys
-    return Inventory(tuple(records), now, notes)
+    return Inventory(tuple(records), now, tuple(notes))
 
 
 def _with_graph(things: list[Any], scan: HeapScan) -> list[Any]:

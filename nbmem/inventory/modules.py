@@ -28,13 +28,11 @@ _PART = re.compile(r"\.?[^.\[]+|\[[^\]]*\]")
 class ModuleNames:
     """The module of each link of a trail, and of each leaf of a graph."""
 
-    def __init__(self, trail: Trail, names: Names) -> None:
+    def __init__(self, trail: Trail) -> None:
         self._trail = trail
-        self._names = names
         self._of_node: dict[int, str | None] = {}
         self._of_leaf: dict[int, list[tuple[str, bool]]] = {}
         """By the `id` of a parameter: the names of its modules, and which are embeddings."""
-        self._learn_leaves()
 
     def of_leaf(self, leaf: int, *, looked_up: bool) -> str | None:
         """Returns the module of a parameter (its `id`), as an operation uses it.
@@ -74,12 +72,14 @@ class ModuleNames:
         self._of_node[index] = found
         return found
 
-    def _learn_leaves(self) -> None:
+    def learn(self, names: Names) -> None:
+        """Learns the names of the modules, and which parameters they have."""
         trail, tensors = self._trail, self._trail.tensors
+        self._names = names
         for tensor, node, step, _ in trail.links:
             if step is Step.PARAMETER:
                 embeds = issubclass(type(trail.container(node)), _EMBEDDINGS)
-                told = self._names.of_node(node), embeds
+                told = names.of_node(node), embeds
                 self._of_leaf.setdefault(id(tensors[tensor]), []).append(told)
 
 
@@ -103,7 +103,7 @@ class Homes:
         self._own: dict[int, str | None] = {}
         """The module whose parameters the node uses."""
         self._leaf: dict[int, int] = {}
-        """The `id` of the parameter that it is, be it in another form: the transpose of a weight."""
+        """The `id` of the parameter that it is, in whatever form: the transpose of a weight."""
         self._after: dict[int, str | None] = {}
 
     def of(self, index: int) -> Home:

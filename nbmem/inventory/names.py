@@ -25,6 +25,7 @@ def write_names(trail: Trail) -> Names:
             text = f"names incomplete: budget of {MAX_CHARACTERS:,} characters"
             trail.notes.append(Note("names", "budget", text))
             break
+    names.taken.clear()
     return names
 
 
@@ -37,7 +38,14 @@ class Names:
         self.characters = 0
         self._nodes = nodes
         self._texts: dict[int, str] = {NAMELESS: ""}
-        self._taken: set[str] = set()
+        self.taken: set[str] = set()
+        """While names are written: those that a tensor has."""
+
+    def clear(self) -> None:
+        """Lets go of all texts."""
+        self.texts.clear()
+        self._texts.clear()
+        self.taken.clear()
 
     def of_node(self, node: int) -> str:
         """Returns the name of a container."""
@@ -59,9 +67,9 @@ class Names:
             text = f"{base}[{key!r}]"
         else:
             text = self._step(base, step, key)
-        if text in self._taken:
+        if text in self.taken:
             text = self._write_other(base, step, key, text)
-        self._taken.add(text)
+        self.taken.add(text)
         self.characters += len(text)
         return text
 
@@ -89,9 +97,9 @@ class Names:
         """Returns a name that no other tensor has: two attributes may look the same."""
         if step not in (Step.STATE, Step.GRADIENT):
             longer = write_explicit(base, step, key)
-            if longer not in self._taken:
+            if longer not in self.taken:
                 return longer
         number = 2
-        while f"{text} #{number}" in self._taken:
+        while f"{text} #{number}" in self.taken:
             number += 1
         return f"{text} #{number}"

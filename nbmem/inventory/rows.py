@@ -50,6 +50,7 @@ class Row:
         "names",
         "rank",
         "saved_at",
+        "saved_by",
         "seen",
         "views",
     )
@@ -66,6 +67,8 @@ class Row:
         self.module: str | None = None
         self.saved_at: tuple[int, str] | None = None
         """The graph's node that keeps it, by index, and which of the node's values it is."""
+        self.saved_by: str | None = None
+        """The same in words, where nothing else says what the storage is for."""
         self.seen = False
         """Whether Python holds it, be it as a bare storage."""
 
@@ -122,10 +125,7 @@ class Row:
             self.category = category
 
     def write(
-        self,
-        ref: StorageRef,
-        origin: tuple[int | None, int | None, int | None],
-        saved_by: str | None = None,
+        self, ref: StorageRef, origin: tuple[int | None, int | None, int | None]
     ) -> StorageRecord:
         """Returns the record of the storage."""
         dtype, shape, notes = _show_best(self.best, ref.bytes)
@@ -146,7 +146,7 @@ class Row:
             notes,
             1,
             self.module,
-            saved_by,
+            self.saved_by,
             origin[2],
         )
 

@@ -77,6 +77,19 @@ class Trail:
         for table in (self._index, self._node_of, self.more, self._count):
             table.clear()
 
+    def forget_search(self) -> None:
+        """Lets go of what only the walk and the search for shortest ways need."""
+        self.again.clear()
+        self._first_link.clear()
+        self._node_of.clear()
+        self._count.clear()
+
+    def forget_ways(self) -> None:
+        """Lets go of all ways; the tensors stay known."""
+        self.links.clear()
+        self.nodes.clear()
+        self._kept.clear()
+
     def reach(self, tensor: torch.Tensor, node: int, step: Step, key: Any) -> bool:
         """Notes a way to a tensor; returns whether it is the first."""
         index, links = len(self.tensors), self.links
