@@ -66,10 +66,10 @@ class ColumnUnit:
             return "?"
         sign = "−" if size < 0 else "+" if signed and size > 0 else ""
         step = 10**-self.decimals
-        value = abs(size) / self.divisor
-        if 0 < value < step / 2:
-            return f"{sign}<{step:.{self.decimals}f}"
-        return f"{sign}{value:,.{self.decimals}f}" if size else "0"
+        text = f"{abs(size) / self.divisor:,.{self.decimals}f}"
+        if not text.strip("0."):
+            return f"{sign}<{step:.{self.decimals}f}" if size else "0"
+        return sign + text
 
 
 def column_unit(sizes: Iterable[int | None], units: Units = "IEC") -> ColumnUnit:

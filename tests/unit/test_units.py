@@ -56,6 +56,11 @@ def test_a_column_of_small_sizes_beside_one_large_is_readable():
     assert ["2,048 MiB", "4 MiB"] == [f"{unit.format(n)} {unit.suffix}" for n in (2 * GIB, 4 * MIB)]
 
 
+def test_half_a_step_is_not_told_as_nothing():
+    unit = column_unit([140 * 2**20, 2**19])
+    assert ["140", "<1", "0"] == [unit.format(size) for size in (140 * 2**20, 2**19, 0)]
+
+
 def test_a_column_of_changes_is_signed():
     unit = column_unit([300 * MIB, -12 * MIB])
     assert ["+300", "−12", "0"] == [unit.format(n, signed=True) for n in (300 * MIB, -12 * MIB, 0)]
