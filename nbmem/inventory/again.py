@@ -37,7 +37,7 @@ _HOOKS = tuple(
 )
 
 _serial_of = attrgetter("serial")  # never used again, as an address may be
-_TEXTS = {str}
+_TEXTS = {id(str)}
 Origin = tuple[int | None, int | None, int | None]
 
 
@@ -205,7 +205,7 @@ class NameMark:
         names = value if cls is dict or cls is OrderedDict else _attributes_of(value, reader)
         if names is not None:
             keys = list(names)
-            if set(map(type, keys)) == _TEXTS:
+            if set(map(id, map(type, keys))) == _TEXTS:
                 level += names.values()
                 return hash(tuple(keys))
         mark, children = self._children(value, reader)
@@ -282,4 +282,7 @@ def _mark_keys(keys: Iterable[Any]) -> int:
 
     By their hashes -1 and -2 would be one key, and True would be 1.
     """
+    keys = list(keys)
+    if set(map(id, map(type, keys))) == _TEXTS:
+        return hash(tuple(keys))
     return hash(tuple(repr(key) if prints_itself(key) else id(key) for key in keys))

@@ -208,3 +208,23 @@ def test_whatever_changed_is_seen(change):
     now_told, now = told(now), None
     assert now_told == told(take(table, names))
     assert now_told != kept
+
+
+class Trap(Exception):
+    pass
+
+
+class Odd(type):
+    def __hash__(cls):
+        raise Trap
+
+    def __eq__(cls, other):
+        raise Trap
+
+
+def test_types_of_keys_and_values_are_not_asked_for_their_hash():
+    made = Odd("Made", (), {"__hash__": lambda self: 1})
+    names = {"d": {made(): torch.ones(3)}, "xs": [made(), torch.ones(4)]}
+    table = StorageTable()
+    first = take(table, names)
+    assert first.storages is take(table, names).storages
