@@ -32,10 +32,11 @@ _FREED = "already been freed"
 _grad_fn_of: Callable[[torch.Tensor], Any] = vars(torch._C.TensorBase)["grad_fn"].__get__
 
 
-_HOOKS = tuple(
+HOOKS = tuple(
     (name, vars(torch._C.TensorBase)[name].__get__)
     for name in ("_backward_hooks", "_post_accumulate_grad_hooks")
 )
+"""Name and accessor of the dicts in which a tensor has its hooks."""
 
 
 @dataclass(slots=True, eq=False)
@@ -296,7 +297,7 @@ class GraphWalk:
         gradient = gradient_of(tensor)
         if gradient is not None:
             self._take_held(attribute + GRADIENT, (gradient,), node)
-        for name, hooks_of in _HOOKS:
+        for name, hooks_of in HOOKS:
             hooks = hooks_of(tensor)
             if hooks is not None:
                 self._take_held(f"{attribute}.{name}", self._finder.find((hooks,)), node)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from nbmem.heap import StorageTable
+from nbmem.heap.graphs import HOOKS
 from nbmem.inventory.callables import held_by_function, held_by_method
 from nbmem.inventory.paths import prints_itself
 from nbmem.inventory.readers import Kind, Reader, names_in_space, read_type
@@ -32,10 +33,6 @@ MOST = 200_000
 _BASE: Any = torch._C.TensorBase
 _shape_of = _BASE.shape.__get__
 _dtype_of = _BASE.dtype.__get__
-_HOOKS = tuple(
-    vars(_BASE)[name].__get__ for name in ("_backward_hooks", "_post_accumulate_grad_hooks")
-)
-
 _serial_of = attrgetter("serial")  # never used again, as an address may be
 _TEXTS = {id(str)}
 Origin = tuple[int | None, int | None, int | None]
@@ -237,7 +234,7 @@ class NameMark:
         elif reader.iterate is not None:
             children = list(reader.iterate(value))
         elif reader.kind is Kind.TENSOR and issubclass(reader.cls, torch.Tensor):
-            children = [hooks_of(value) for hooks_of in _HOOKS]
+            children = [hooks_of(value) for _, hooks_of in HOOKS]
         for _, slot in reader.slots:
             try:
                 children.append(slot.__get__(value))

@@ -76,7 +76,7 @@ class Join:
                 category, rank, module = self._facts_of(link)
             for row, word in rows_of[link.tensor]:
                 row.add_name(f"{name} ({word})" if word else name, rank)
-                if step is Step.VARIABLE and row.best is trail.tensors[link.tensor]:
+                if step in _LEADING and row.best is trail.tensors[link.tensor]:
                     row.lead_with(name)
                 if category < row.category:
                     row.category = category
@@ -250,6 +250,8 @@ class Join:
             row.is_for(category)
 
 
+_LEADING = frozenset((Step.VARIABLE, Step.PARAMETER))
+"""The first of these stands before variables that are only views of it."""
 _SIMPLE = frozenset(Step) - {
     Step.OUTPUT,
     Step.PARAMETER,

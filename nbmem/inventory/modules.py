@@ -51,7 +51,7 @@ class ModuleNames:
         if link.step is Step.PARAMETER or link.step is Step.BUFFER:
             return self._names.of_node(link.node)
         if link.step is Step.GRADIENT or link.step is Step.STATE:
-            return self.of_link(self._trail.links[link.key])
+            return self._of_owner(link.key)
         if link.node == NAMELESS:
             return None
         node = self._trail.nodes[link.node]
@@ -60,13 +60,19 @@ class ModuleNames:
         # What a tensor of a wrapper type holds is of the wrapper's module.
         return self.of_link(Link(-1, node.parent, node.step, node.key)) if node.tensor else None
 
+    def _of_owner(self, index: int) -> str | None:
+        """Returns the module of the tensor that a link leads to, by whatever way."""
+        owner = self._trail.links[index]
+        module = self.of_leaf(id(self._trail.tensors[owner.tensor]), looked_up=False)
+        return self.of_link(owner) if module is None else module
+
     def _of_state(self, index: int) -> str | None:
         """Returns the module of the parameter for which an optimizer keeps this container."""
         if index in self._of_node:
             return self._of_node[index]
         node, found = self._trail.nodes[index], None
         if node.step is Step.STATE:
-            found = self.of_link(self._trail.links[node.key])
+            found = self._of_owner(node.key)
         elif node.parent != NAMELESS and self._trail.nodes[node.parent].within == STATE:
             found = self._of_state(node.parent)
         self._of_node[index] = found

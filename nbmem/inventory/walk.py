@@ -13,12 +13,14 @@ from __future__ import annotations
 import gc
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import product
 from typing import Any
 
 import torch
 
+from nbmem.heap.graphs import HOOKS
+from nbmem.inventory.aliases import parts_of_models
 from nbmem.inventory.callables import held_by_function, held_by_method
 from nbmem.inventory.paths import NAMELESS, Step, prints_itself
 from nbmem.inventory.readers import Kind, Reader, names_in_space, read_type, type_name
@@ -66,13 +68,19 @@ class NameWalk:
         self._states: deque[_Visit] = deque()
         self._far: deque[_Visit] = deque()
         self._next = self._near
+        self._aliases: deque[tuple[Any, Step, str]] = deque()
+        """Roots that are parts of models which have names of their own."""
 
     def run(self, variables: Mapping[str, object], outputs: Mapping[str, object]) -> Trail:
         """Returns the trail of a walk through the variables first, then through the outputs."""
         try:
             for roots, step in ((variables, Step.VARIABLE), (outputs, Step.OUTPUT)):
-                for name, value in list(roots.items()):
-                    if type(name) is str:
+                pairs = [pair for pair in list(roots.items()) if type(pair[0]) is str]
+                parts = parts_of_models(value for _, value in pairs)
+                for name, value in pairs:
+                    if id(value) in parts:
+                        self._aliases.append((value, step, name))
+                    else:
                         self._look_at(value, NAMELESS, step, name)
                 self._spend(len(roots))
                 self._visit_all()
@@ -81,6 +89,7 @@ class NameWalk:
         finally:
             for queue in (self._modules, self._near, self._optimizers, self._states, self._far):
                 queue.clear()
+            self._aliases.clear()
         return self.trail
 
     def reach_apart(self, tensor: Any, step: Step, key: Any) -> None:
@@ -97,6 +106,10 @@ class NameWalk:
                 self._next, queue = self._near, self._modules
             elif self._near:
                 self._next = queue = self._near
+            elif self._aliases:
+                value, step, name = self._aliases.popleft()
+                self._look_at(value, NAMELESS, step, name)
+                continue
             elif self._optimizers:
                 self._next, queue = self._near, self._optimizers
             elif self._states:
@@ -267,7 +280,7 @@ class NameWalk:
         if value.ndim == 1:
             self._look_at_all(value.tolist(), node, Step.ELEMENT)
             return
-        for indices in _all_indices(value.shape):
+        for indices in product(*map(range, value.shape)):
             self._spend(1)
             self._look_at(value.item(*indices), node, Step.ELEMENT, ", ".join(map(str, indices)))
 
@@ -322,7 +335,7 @@ class NameWalk:
     def _visit_tensor(self, value: Any, reader: Reader, node: int) -> None:
         self._visit_attributes(value, reader, node)
         if issubclass(reader.cls, torch.Tensor):
-            for name, hooks_of in _HOOKS:
+            for name, hooks_of in HOOKS:
                 self._look_at(hooks_of(value), node, Step.ATTRIBUTE, name)
 
     def _visit_module(self, value: Any, reader: Reader, node: int) -> None:
@@ -364,14 +377,6 @@ def _is_module_part(part: Any) -> bool:
     return issubclass(type(part), dict) and all(type(key) is str for key in list(dict.keys(part)))
 
 
-def _all_indices(shape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    return product(*map(range, shape))
-
-
-_HOOKS = tuple(
-    (name, vars(torch._C.TensorBase)[name].__get__)
-    for name in ("_backward_hooks", "_post_accumulate_grad_hooks")
-)
 _STATE = Reader(dict, Kind.STATE)
 _ENTRIES = (Step.KEY, Step.VALUE_AT, Step.KEY_AT)
 _VISITS: dict[Kind, Callable[[NameWalk, Any, Reader, int], None]] = {

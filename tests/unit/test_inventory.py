@@ -64,7 +64,7 @@ def test_a_variable_that_aliases_a_parameter_stays_a_parameter():
     model = nn.Linear(2, 2)
     weight = by_name(take({"w": model.weight, "view": model.weight.data[0], "model": model}))["w"]
     assert "parameter" == weight.category
-    assert ("w", "view", "model.weight") == weight.names
+    assert ("model.weight", "view", "w") == weight.names
 
 
 def test_a_tensor_registered_as_a_parameter_is_one_even_if_its_class_is_plain():

@@ -179,3 +179,47 @@ def test_an_operation_in_place_on_a_view_is_said_to_hide_what_it_keeps():
         "1 operation on views in place, or in C++, may keep for backward what torch does not show: "
         "that would be missing here."
     ] == [note.sentence for note in inventory.notes if note.code == "hidden_in_graph"]
+
+
+def after_a_step():
+    model = nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 2))
+    opt = torch.optim.Adam(model.parameters())
+    model(torch.ones(2, 4)).sum().backward()
+    opt.step()
+    return model, opt
+
+
+def test_variables_that_loops_left_do_not_take_a_model_apart():
+    model, opt = after_a_step()
+    names = {"layer": model[1], "p": model[0].weight, "model": model, "opt": opt}
+    weight, last = model[0].weight, model[1].bias
+    assert ("model.0.weight", "p", "opt.param_groups[0]['params'][0]") == (
+        record_of(weight, names).names
+    )
+    assert ("model.0.weight.grad",) == record_of(weight.grad, names).names
+    assert ("opt.state[model.1.bias]['exp_avg']",) == (
+        record_of(opt.state[last]["exp_avg"], names).names
+    )
+    for tensor in (weight, weight.grad, opt.state[weight]["exp_avg"]):
+        assert "model.0" == record_of(tensor, names).module
+    assert "model.1" == record_of(last.grad, names).module
+
+
+def test_a_part_of_a_model_that_only_an_object_holds_is_told_as_that_models():
+    class Trainer:
+        pass
+
+    trainer = Trainer()
+    trainer.net, _ = after_a_step()
+    names = {"m": trainer.net[0], "trainer": trainer}
+    assert "trainer.net.0.weight" == record_of(trainer.net[0].weight, names).names[0]
+
+
+def test_a_parameter_of_no_model_keeps_its_own_name():
+    w = nn.Parameter(torch.ones(3))
+    opt = torch.optim.Adam([w])
+    (w * 2).sum().backward()
+    opt.step()
+    names = {"ws": [w], "w": w, "opt": opt}
+    assert ("w", "ws[0]", "opt.param_groups[0]['params'][0]") == record_of(w, names).names
+    assert ("opt.state[w]['exp_avg']",) == record_of(opt.state[w]["exp_avg"], names).names
