@@ -136,6 +136,8 @@ def _ledger(session: Session, options: Namespace) -> None:
         ledger = session.take_ledger(options.device)
     except NbmemError as error:
         _LEDGER.error(str(error))
+    if options.device == "host":
+        print("Host memory is part of cpu's ledger:")
     _show(render.ledger_bundle(ledger, units=session.units, width=session.width))
 
 

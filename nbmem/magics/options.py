@@ -75,8 +75,8 @@ def plain_parser(command: str, about: str) -> LineParser:
 def ledger_parser() -> LineParser:
     """Returns the parser of `%gpumem ledger`."""
     about = "Shows the sums of a device that close: every byte that torch and the driver know of."
-    parser = LineParser("ledger", about=about, example="%gpumem ledger cuda:0")
-    parser.add_argument("device", nargs="?", metavar="DEVICE", help="cuda:0, cpu, …")
+    parser = LineParser("ledger", about=about, example="%gpumem ledger cpu")
+    parser.add_argument("device", nargs="?", metavar="DEVICE", help="cuda:0, cpu, … (host: cpu's)")
     return parser
 
 

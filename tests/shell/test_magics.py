@@ -80,8 +80,9 @@ def test_errors_says_when_there_were_none(notebook, capsys):
         ("tensors --by cell --sort views", "groups are sorted by size or name, not by views;"),
         ("tensors --by module --sort name", "--by module goes without --sort; for example:"),
         ("tensors --colour", "unrecognized arguments: --colour; for example:"),
-        ("ledger cuda:9", "for example: %gpumem ledger cuda:0"),
-        ("ledger cpu cpu", "unrecognized arguments: cpu; for example: %gpumem ledger cuda:0"),
+        ("ledger cuda:9", "there is no device 'cuda:9' here: use one of cpu,"),
+        ("ledger cuda:9", "; for example: %gpumem ledger cpu"),
+        ("ledger cpu cpu", "unrecognized arguments: cpu; for example: %gpumem ledger cpu"),
     ],
 )
 def test_wrong_use_is_one_line_with_an_example(notebook, capsys, line, problem):
@@ -167,6 +168,14 @@ def test_ledger_shows_sums_whose_bytes_can_be_added_up(notebook):
     assert total == sum(lines)
     assert total >= 1024 * 1024
     assert "closes to the byte" in told
+
+
+def test_ledger_of_the_host_says_whose_ledger_it_is_part_of(notebook, capsys):
+    assert notebook.run("%gpumem ledger host").success
+    assert "Host memory is part of cpu's ledger:" in capsys.readouterr().out
+    assert "Ledger of cpu" in notebook.reports[-1]
+    assert notebook.run("%gpumem ledger cpu").success
+    assert "Host memory" not in capsys.readouterr().out
 
 
 def test_units_setting_changes_the_report(notebook):
