@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nbmem.records import CATEGORIES
-from nbmem.render.names import clean, nameless, pattern_of, words_of
+from nbmem.render.names import clean, nameless, pattern_of, says_something, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -47,10 +47,10 @@ def rows_of(storages: Sequence[StorageRecord], most: int) -> list[Row]:
     """Returns at most `most` rows, largest first: their bytes are those of all `storages`.
 
     Each category is one row, but what is plainly the user's own gets a row a name as far as there
-    is room, since there every name says something.
+    is room, since there every name says something. What has neither a name nor bytes is in none.
     """
     kinds: dict[str, list[StorageRecord]] = {}
-    for storage in storages:
+    for storage in filter(says_something, storages):
         kinds.setdefault(storage.category, []).append(storage)
     rows = [_row(kind, _group(held)) for kind, held in kinds.items() if kind != "user"]
     least = _TINY * sum(storage.bytes for storage in storages)

@@ -12,7 +12,16 @@ if TYPE_CHECKING:
 _LONGEST = 2000
 _INDEX = re.compile(r"""\['[^']*'\]|\["[^"]*"\]|(\[)[^\[\]'"]*\]|(\.)\d+(?=\.|$|\[)""")
 """A key in quotes, which is kept; an index in brackets; a number between dots."""
+_GRAPH_NAME = re.compile(
+    r"(?P<root>.*)(?P<node> → graph\[\d+\])(?P<kind> \w+?)(?P<backward>Backward\d*)?"
+    r"(?P<kept>\.\S+(?: \([^)]*\))?)(?P<home> (?:of|after) .*)?"
+)
+"""What an autograd graph keeps: root, node, operation, what it saved, and the module."""
+_NARROW = (("home", 24), ("root", 20), ("kind", 0), ("kind", 6), ("root", 12), ("home", 16))
+_NARROWER = (("home", 11), ("root", 6), ("kind", 2))
+"""What gives way, in order, and the columns that it keeps; 0: all but the word Backward."""
 _WIDE = frozenset("WF")
+_SHORTEST_ROOT = 4
 _NO_WIDTH = frozenset({"Mn", "Me"})
 
 
@@ -66,6 +75,46 @@ def shorten_middle(text: str, width: int) -> str:
     return f"{head}…{tail.lstrip()}" if head else f"…{tail}"
 
 
+def shorten_name(name: str, width: int) -> str:
+    """Returns a name in at most `width` columns; a graph's node and operation go last.
+
+    >>> shorten_name("total → graph[1399] AddmmBackward0.mat1 of net.2", 44)
+    'total → graph[1399] Addmm….mat1 of net.2'
+    """
+    match = _GRAPH_NAME.fullmatch(name) if width_of(name) > width else None
+    if match is None:
+        return shorten_middle(name, width)
+    for home in dict.fromkeys((match["home"] or "", "")):
+        if short := _shorten_parts(match, home, width):
+            return short
+    room = width - width_of(match["node"])
+    if room < _SHORTEST_ROOT:
+        return shorten_middle(name, width)
+    return f"{shorten_middle(match['root'], room)}{match['node']}"
+
+
+def _shorten_parts(match: re.Match[str], home: str, width: int) -> str:
+    """Returns the name with `home` at its end, or nothing where there is no room for that."""
+    kind = f"{match['kind']}{match['backward'] or ''}"
+    room = {"root": width_of(match["root"]), "kind": width_of(kind), "home": width_of(home)}
+    over = sum(room.values()) + width_of(match["node"] + match["kept"]) - width
+    without_backward = width_of(match["kind"]) + 1
+    for part, least in (*_NARROW, *_NARROWER):
+        given = min(max(over, 0), max(room[part] - (least or without_backward), 0))
+        room[part], over = room[part] - given, over - given
+    if over > 0:
+        return ""
+    root = shorten_middle(match["root"], room["root"])
+    if room["kind"] < width_of(kind):
+        kind = f"{_take(match['kind'], room['kind'] - 1)}…"
+    return f"{root}{match['node']}{kind}{match['kept']}{_shorten_home(home, room['home'])}"
+
+
+def _shorten_home(home: str, width: int) -> str:
+    word = " after " if home.startswith(" after ") else home[: len(" of ")]
+    return word + shorten_middle(home[len(word) :], width - len(word))
+
+
 def _take(text: str, width: int) -> str:
     used = 0
     for index, char in enumerate(text):
@@ -101,6 +150,11 @@ def _starred(match: re.Match[str]) -> str:
 def words_of(shape: tuple[int, ...], dtype: str) -> str:
     """Returns `float32 [1024, 16384]`."""
     return f"{dtype} [{', '.join(map(str, shape))}]" if dtype else ""
+
+
+def says_something(storage: StorageRecord) -> bool:
+    """Returns whether a storage is worth a row: it has bytes, or a name."""
+    return storage.bytes > 0 or bool(storage.names)
 
 
 def nameless(storage: StorageRecord) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nbmem.render.groups import Row, rows_of
-from nbmem.render.names import clean
+from nbmem.render.names import clean, says_something
 from nbmem.render.trend import trend_facts
 from nbmem.units import (
     Units,
@@ -130,17 +130,18 @@ def _tell_device(record: CellRecord, delta: DeviceDelta, units: Units, rows: int
         *_steps(record, delta.device, units),
         *trend_facts(record, delta.device, units),
     ]
+    moved = bool(facts) or any(map(says_something, created))
     return DeviceStory(
         device=clean(delta.device),
-        quiet=None if created or facts else _quiet(delta, units),
+        quiet=None if moved else _quiet(delta, units),
         peak=format_bytes(delta.peak, units),
         share=_share(delta, units),
         bar=_bar(delta),
         start=format_bytes(delta.before, units),
         end=format_bytes(delta.after, units),
-        change=_change(delta, units, moved=bool(created or facts)),
+        change=_change(delta, units, moved=moved),
         created=created,
-        rows=tuple(rows_of(created, rows)) if created else (),
+        rows=tuple(rows_of(created, rows)),
         stayed=_stayed(created, units),
         facts=tuple(facts),
     )
@@ -183,10 +184,13 @@ def _change(delta: DeviceDelta, units: Units, *, moved: bool) -> str:
 
 
 def _stayed(created: tuple[StorageRecord, ...], units: Units) -> str:
-    if not created:
+    empty = sum(s.stands_for for s in created if not says_something(s))
+    whole = sum(storage.stands_for for storage in created)
+    if empty == whole:
         return ""
-    count = format_count(sum(storage.stands_for for storage in created), "storage")
-    return f"{format_bytes(sum(s.bytes for s in created), units)} in {count} made here"
+    told = f"{format_bytes(sum(s.bytes for s in created), units)} in "
+    told += f"{format_count(whole, 'storage')} made here"
+    return f"{told}, {empty:,} of them empty and without a name" if empty else told
 
 
 def _movements(record: CellRecord, delta: DeviceDelta, units: Units) -> list[tuple[str, str]]:

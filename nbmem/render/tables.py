@@ -31,6 +31,10 @@ class Column:
     """Goes first where there is no room for all columns."""
     code: bool = False
     """Holds names of the user's."""
+    least: int = 12
+    """Columns of text that an elastic one keeps as long as there are spare ones."""
+    narrower: Column | None = None
+    """What a spare one gives way to before it goes."""
 
 
 @dataclass(frozen=True, slots=True)

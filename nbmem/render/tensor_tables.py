@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from nbmem.records import CATEGORIES
 from nbmem.render.mixtures import categories_in, mixture_column
-from nbmem.render.names import clean, nameless_alone, words_of
+from nbmem.render.names import clean, nameless_alone, says_something, words_of
 from nbmem.render.palette import letter_of
 from nbmem.render.tables import Column, Table, sizes
 from nbmem.totals import device_of, filter_storages, group_storages, natural, sort_storages
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 NOTHING = "No tensor is alive."
 _LONGEST_FILTER = 60
+_NAME = 44
+"""Columns of a name, of which two are seldom the same, before dtype and shape give way."""
 
 
 def storages_table(
@@ -33,15 +35,20 @@ def storages_table(
     found = sort_storages(filter_storages(inventory.storages, text), sort)
     if not found:
         return nothing_table(inventory, units, text)
-    shown, rest = found[:rows], found[rows:]
-    left: tuple[str, ...] = ()
-    if rest:
-        size = format_bytes(sum(s.bytes for s in rest), units)
-        more = "smaller storage" if sort == "size" else "more storage"
-        left = (f"{format_count(len(rest), more)} of {size} in all are not shown.",)
+    listed = [storage for storage in found if says_something(storage)] or found
+    shown, rest = listed[:rows], listed[rows:]
+    left = [_left_out(rest, sort, units)] if rest else []
+    if empty := sum(s.stands_for for s in found) - sum(s.stands_for for s in listed):
+        left.append(f"Not shown: {format_count(empty, 'storage')} of 0 B without a name.")
     title = title_of("Live tensors", found, inventory, units, text)
     columns = _storage_columns(shown, units)
     return Table(title, columns, (*left, *notes_of(inventory)), tuple(s.category for s in shown))
+
+
+def _left_out(rest: Sequence[StorageRecord], sort: str, units: Units) -> str:
+    size = format_bytes(sum(s.bytes for s in rest), units)
+    more = "smaller storage" if sort == "size" else "more storage"
+    return f"{format_count(len(rest), more)} of {size} in all are not shown."
 
 
 def groups_table(
@@ -144,13 +151,15 @@ def _summed(groups: Sequence[Group]) -> tuple[int, int, Mapping[str, int]]:
 
 
 def _storage_columns(shown: Sequence[StorageRecord], units: Units) -> tuple[Column, ...]:
+    full = tuple(words_of(s.shape, clean(s.dtype)) for s in shown)
+    shapes = tuple(
+        text.removeprefix(clean(s.dtype)).strip() for text, s in zip(full, shown, strict=True)
+    )
     columns = [
         sizes("size", (s.bytes for s in shown), units),
         Column("", tuple(letter_of(s.category) for s in shown)),
-        Column("name", tuple(_name(s) for s in shown), elastic=True, code=True),
-        Column(
-            "dtype and shape", tuple(words_of(s.shape, clean(s.dtype)) for s in shown), spare=True
-        ),
+        Column("name", tuple(_name(s) for s in shown), elastic=True, code=True, least=_NAME),
+        Column("dtype and shape", full, spare=True, narrower=Column("shape", shapes)),
         Column("cell", tuple(_made_by(s) for s in shown), figures=True),
     ]
     if len({device_of(s) for s in shown}) > 1:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from nbmem.render.names import clean, pad, shorten_middle, width_of
+from nbmem.render.names import clean, pad, shorten_middle, shorten_name, width_of
 from nbmem.render.palette import letter_of
 from nbmem.render.tables import history_table, status_table
 from nbmem.units import Units, format_bytes
@@ -94,15 +94,18 @@ def _grid(columns: tuple[Column, ...], width: int, foot: int) -> list[str]:
 
 
 def _that_fit(columns: tuple[Column, ...], width: int) -> tuple[Column, ...]:
-    """Returns the columns without as many spare ones as there is no room for."""
+    """Returns the columns with as many spare ones, or their narrower form, as there is room for."""
     for spare in [column for column in columns if column.spare]:
+        narrower = spare.narrower
+        if narrower is not None and _least(columns) > width:
+            columns = tuple(narrower if column is spare else column for column in columns)
         if _least(columns) > width:
-            columns = tuple(column for column in columns if column is not spare)
+            columns = tuple(c for c in columns if c is not spare and c is not narrower)
     return columns
 
 
 def _least(columns: tuple[Column, ...]) -> int:
-    widths = [min(_natural(c), _NARROWEST) if c.elastic else _natural(c) for c in columns]
+    widths = [min(_natural(c), c.least) if c.elastic else _natural(c) for c in columns]
     return sum(widths) + len(_GAP) * (len(widths) - 1)
 
 
@@ -117,9 +120,13 @@ def _headings(columns: tuple[Column, ...]) -> list[tuple[str, ...]]:
     return lines if any(lines[1]) else lines[:1]
 
 
+def _shorten(cell: str, column: Column, width: int) -> str:
+    return (shorten_name if column.code else shorten_middle)(cell, width)
+
+
 def _row(cells: Sequence[str], columns: tuple[Column, ...], widths: list[int]) -> str:
     parts = [
-        pad(shorten_middle(cell, width), width, right=column.figures)
+        pad(_shorten(cell, column, width), width, right=column.figures)
         for cell, column, width in zip(cells, columns, widths, strict=True)
     ]
     return _GAP.join(parts).rstrip()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from nbmem.render.names import clean, shorten_middle
@@ -16,6 +17,8 @@ FROM_RUN = 3
 """Two runs may differ for many reasons; from the third on it is a trend."""
 _NAMES = 2
 _NEWS = 0.001
+_EVEN = 0.01
+"""Share of the growth by which a step from run to run may differ and still be the same."""
 _LONGEST = 40
 _LONGEST_SOURCE = 60
 _LEVELS = "▁▂▃▄▅▆▇█"
@@ -33,11 +36,19 @@ def trend_facts(record: CellRecord, device: str, units: Units) -> list[tuple[str
         return []
     kept = trend.kept.get(device, ())
     sums = f": {format_count(trend.runs, 'run')} keep {format_bytes(kept[-1], units)}"
-    told = f"each run adds {format_bytes(growth, units)}{sums if kept else ''}"
+    told = f"{_a_run(growth, kept, units)}{sums if kept else ''}"
     facts = [("growth", f"{told}  {sparkline(kept)}".rstrip())]
     facts += [("older", _copies(each, units)) for each in _worst(trend.by_name, device)[:_NAMES]]
     facts += [_line(each, units) for each in _worst(trend.by_line, device)[:1]]
     return facts
+
+
+def _a_run(growth: int, kept: Sequence[int], units: Units) -> str:
+    """Returns the growth as what each run adds only where every run that is shown added it."""
+    size = format_bytes(growth, units)
+    steps = [after - before for before, after in pairwise(kept)]
+    even = all(abs(step - growth) <= _EVEN * growth for step in steps)
+    return f"each run adds {size}" if steps and even else f"about {size} a run"
 
 
 def _least(record: CellRecord, device: str) -> float:

@@ -10,7 +10,7 @@ from samples import GIB, KIB, MIB, PLACED, storage
 from nbmem.records import Inventory, Note
 from nbmem.render import tensors_bundle
 from nbmem.render.mixtures import letter_bar
-from nbmem.render.names import width_of
+from nbmem.render.names import shorten_name, width_of
 
 DATA = Path(__file__).parents[1] / "data"
 VIEWS = {
@@ -143,6 +143,84 @@ def test_zero_bytes_alive_break_no_view():
     empty = alive(storage(1, 0, "user", "x", shape=(0,), module="m"))
     for asked in ({}, {"by": "cell"}, {"by": "module"}, {"where": True}):
         assert "0 B in 1 storage" in text_of(empty, **asked)
+
+
+def test_empty_storages_without_a_name_are_counted_and_not_listed():
+    empty = [storage(n, 0, "unknown") for n in (2, 3)]
+    told = text_of(alive(storage(1, MIB, "user", "x"), *empty))
+    assert "Live tensors · 1.00 MiB in 3 storages" == told.splitlines()[0]
+    assert [["1.00", "U", "x"]] == [row[:3] for row in rows_of(told)[:-1]]
+    assert "Not shown: 2 storages of 0 B without a name." == told.splitlines()[-1]
+
+
+def test_empty_storages_are_listed_where_there_is_nothing_else():
+    told = text_of(alive(storage(1, 0, "unknown")))
+    assert ["0", "?", "no", "name,"] == rows_of(told, after=2)[-1][:4]
+
+
+# Names where there is little room.
+
+KEPT = "total → graph[1399] AddmmBackward0.mat1 of net.2"
+
+
+@pytest.mark.parametrize(
+    ("width", "short"),
+    [
+        (48, KEPT),
+        (44, "total → graph[1399] Addmm….mat1 of net.2"),
+        (38, "total → graph[1399] Add….mat1 of net.2"),
+        (34, "total → graph[1399] Addmm….mat1"),
+        (26, "total → graph[1399] ….mat1"),
+        (22, "total → graph[1399]"),
+        (18, "to…l → graph[1399]"),
+    ],
+)
+def test_what_a_graph_keeps_loses_its_node_and_operation_last(width, short):
+    assert short == shorten_name(KEPT, width)
+
+
+def test_a_long_root_and_a_long_module_lose_their_middle_first():
+    name = f"{'history' * 5}[12] → graph[7] MulBackward0.self after {'encoder.' * 5}out"
+    short = shorten_name(name, 78)
+    assert re.fullmatch(
+        r"history\w*…\w*\[12\] → graph\[7\] MulBackward0\.self after enc\S*…\S*\.out", short
+    )
+    assert 78 == width_of(short)
+
+
+@pytest.mark.parametrize("name", ["a → graph of mine.weight", "x" * 80, "→ graph[1] ", KEPT * 9])
+@pytest.mark.parametrize("width", [0, 1, 2, 5, 17, 30, 60])
+def test_any_name_fits_any_room(name, width):
+    assert width_of(shorten_name(name, width)) <= width
+
+
+def listed(width, *, shape=(512, 512, 3, 3)):
+    names = [
+        "scores[0] → graph[17] ConvolutionBackward0.input of net.layer1.0",
+        "scores[0] → graph[19] ConvolutionBackward0.input of net.layer2.0",
+        "optimizer.state[net.layer1.0.conv1.weight]['exp_avg_sq']",
+        "optimizer.state[net.layer1.0.conv2.weight]['exp_avg_sq']",
+    ]
+    made = [storage(n, (9 - n) * MIB, "user", name, shape=shape) for n, name in enumerate(names)]
+    return text_of(alive(*made), width=width)
+
+
+@pytest.mark.parametrize("width", [60, 78, 120])
+def test_names_that_differ_can_be_told_apart(width):
+    names = [re.split(r"  +", row)[2] for row in listed(width).splitlines()[3:]]
+    assert 4 == len(set(names))
+    assert ["graph[17] Conv", "graph[19] Conv"] == [name[12:26] for name in names[:2]]
+
+
+@pytest.mark.parametrize(
+    ("width", "heading"), [(120, "dtype and shape"), (78, "shape"), (60, None), (40, None)]
+)
+def test_dtype_then_shape_give_way_before_a_name(width, heading):
+    told = listed(width).splitlines()
+    headings = re.split(r"  +", told[1])
+    assert ["size", "name", *([heading] if heading else []), "cell"] == headings
+    assert ("[512, 512, 3, 3]" in told[3]) == (heading is not None)
+    assert [] == [line for line in told if width_of(line) > width]
 
 
 # HTML.

@@ -1,5 +1,6 @@
 """What a report says of a cell that was run again and again."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -24,6 +25,28 @@ def words_of(record, word):
 def test_growth_is_told_from_the_third_run_on():
     assert ["each run adds 12.0 MiB: 3 runs keep 36.0 MiB  ▃▆█"] == words_of(run_again(), "growth")
     assert [] == words_of(run_again(runs=2), "growth")
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        (800_000, 800_000, 1_200_000, 1_200_000, 1_600_000, 2_000_000),
+        (100_000, 500_000, 900_000, 1_300_000, 1_705_000, 2_105_000),  # one is 1.25 % off
+        (2_000_000,),
+    ],
+)
+def test_uneven_runs_are_not_said_to_add_the_same_each(kept):
+    record = run_again(runs=6, growth=400_000, kept=kept)
+    record = replace(record, devices={"cuda:0": delta(after=2_000_000, peak=2_000_000)})
+    (told,) = words_of(record, "growth")
+    assert told.startswith("about 391 KiB a run: 6 runs keep ")
+    assert "each run adds" not in cell_report_html(record)
+
+
+def test_runs_that_differ_by_less_than_a_hundredth_add_the_same():
+    record = run_again(growth=100 * MIB, kept=(200 * MIB, 300 * MIB, 400 * MIB + 900 * KIB))
+    (told,) = words_of(record, "growth")
+    assert told.startswith("each run adds 100 MiB: 3 runs keep 401 MiB")
 
 
 @pytest.mark.parametrize("growth", [0, -4 * MIB, 36 * KIB])
@@ -145,6 +168,30 @@ def test_tiny_names_share_the_last_row_with_those_that_had_no_room():
     assert ["x0  float32 [16]", "x1, x2, x3, x4"] == rows_with(
         9 * MIB, 8 * MIB, 7 * MIB, 4, 4, rows=2
     )
+
+
+def test_empty_storages_without_a_name_have_no_row_but_are_counted():
+    empty = [storage(n, 0, "unknown") for n in range(2, 8)]
+    created = [storage(1, 4 * MIB, "user", "x"), storage(9, 0, "user", "none_yet"), *empty]
+    told = cell_report_text(cell(1, delta(after=4 * MIB, peak=4 * MIB), created=created))
+    assert "4.00 MiB in 8 storages made here, 6 of them empty and without a name" in told
+    assert ["x", "none_yet"] == re.findall(r"user +(\S+)", told)
+    assert "unknown" not in told
+
+
+def test_a_cell_that_left_only_empty_storages_without_a_name_is_quiet():
+    sizes = delta(before=4 * MIB, after=4 * MIB, peak=4 * MIB)
+    told = cell_report_text(cell(1, sizes, created=[storage(1, 0, "unknown")]))
+    assert "  nothing stayed · 4.00 MiB before, after and at the peak" == told.splitlines()[1]
+    assert 2 == len(told.splitlines())
+
+
+def test_a_peak_of_a_cell_that_left_only_empty_storages_is_told_without_rows():
+    sizes = delta(before=4 * MIB, after=4 * MIB, peak=9 * MIB)
+    record = cell(1, sizes, created=[storage(1, 0, "unknown")])
+    told = cell_report_text(record)
+    assert "→  end 4.00 MiB   nothing stayed" in told
+    assert "storage" not in told + Page(cell_report_html(record)).text
 
 
 def test_only_tiny_names_beside_a_model_are_one_row():
