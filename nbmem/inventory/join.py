@@ -153,7 +153,9 @@ class Join:
             if wanted:
                 self._name_graph(root, name, wanted, deadline)
             if wanted and time.perf_counter() > deadline:
-                sentence = "names incomplete: budget reached before all graphs were walked"
+                sentence = (
+                    f"names incomplete: budget reached before all that {name} keeps was named"
+                )
                 self.notes.append(Note("names", "budget", sentence))
                 return
 

@@ -49,12 +49,14 @@ def take_inventory(
         origin_of: (execution count, record serial, line) of the cell that made a storage, by its
             serial.
         origins: another value whenever `origin_of` may answer otherwise than before.
-        budget: seconds for walking names and naming graphs; where they do not suffice, a note
-            says so, and what has no name yet is listed without one.
+        budget: seconds for walking names; naming what graphs keep may take as long again, and as
+            long as finding it took. Where that does not suffice, a note says so, and what has no
+            name yet is listed without one.
         now: seconds since the epoch.
     """
-    outputs = output_cache or {}
+    outputs, started = output_cache or {}, time.perf_counter()
     with _collector_at_rest(), bare_torch(), scan_heap(table) as scan:
+        graph_budget = max(budget, time.perf_counter() - started)
         found, named = mark_scan(table, scan), list[int | None]()
 
         def mark_names() -> int | None:
@@ -66,7 +68,11 @@ def take_inventory(
             # Before the walk: what another thread changes meanwhile must not be in the mark.
             if not named:
                 mark_names()
-            known, whole = _take_anew(table, scan, namespace, outputs, origin_of, budget, now)
+            trail = NameWalk(budget).run(namespace, outputs)
+            try:
+                known, whole = _take_anew(table, scan, trail, origin_of, graph_budget, now)
+            finally:
+                trail.clear()
             found = found if whole else None
         remember(table, found, named[0], origins, known)
         return known
@@ -75,28 +81,22 @@ def take_inventory(
 def _take_anew(
     table: StorageTable,
     scan: HeapScan,
-    namespace: Mapping[str, object],
-    outputs: Mapping[str, object],
+    trail: Trail,
     origin_of: OriginOf,
-    budget: float,
+    graph_budget: float,
     now: float,
 ) -> tuple[Inventory, bool]:
     """Returns the inventory, and whether the marks tell all that it was made from."""
-    deadline = time.perf_counter() + budget
-    trail = NameWalk(budget).run(namespace, outputs)
-    try:
-        reach_gradients(trail)
-        known = scan.entries
-        unseen = [thing for thing in trail.tensors if id(thing) not in known]
-        first = [node for node, _ in trail.graphs] + _with_graph(unseen, scan)
-        if first:
-            with scan_heap(table, first=first) as wider:
-                return _list_all(table, wider, trail, origin_of, deadline, now), False
-        inventory = _list_all(table, scan, trail, origin_of, deadline, now)
-        cut = any(note.code == "budget" for note in inventory.notes)
-        return inventory, not (unseen or cut)
-    finally:
-        trail.clear()
+    reach_gradients(trail)
+    known = scan.entries
+    unseen = [thing for thing in trail.tensors if id(thing) not in known]
+    first = [node for node, _ in trail.graphs] + _with_graph(unseen, scan)
+    if first:
+        with scan_heap(table, first=first) as wider:
+            return _list_all(table, wider, trail, origin_of, graph_budget, now), False
+    inventory = _list_all(table, scan, trail, origin_of, graph_budget, now)
+    cut = any(note.code == "budget" for note in inventory.notes)
+    return inventory, not (unseen or cut)
 
 
 @contextmanager
@@ -116,7 +116,7 @@ def _list_all(
     scan: HeapScan,
     trail: Trail,
     origin_of: OriginOf,
-    deadline: float,
+    graph_budget: float,
     now: float,
 ) -> Inventory:
     names = write_names(trail)
@@ -128,7 +128,7 @@ def _list_all(
     names.clear()
     trail.forget_ways()
     join.take_scan()
-    join.name_saved(roots, deadline)
+    join.name_saved(roots, time.perf_counter() + graph_budget)
     notes = [*scan.notes, *trail.notes]
     join.let_go()
     records = join.write_records(origin_of)

@@ -515,6 +515,16 @@ def test_one_memory_under_two_storages_is_told():
     look = quiet_look({"x": x, "again": again})
     assert x.data_ptr() == again.data_ptr()
     assert (
-        "x and again share 1,200 bytes of one memory, as from_numpy and DLPack make it: they are "
-        "counted with each."
+        "x and again share one memory, as from_numpy, DLPack and torch.load(mmap=True) make it: "
+        "1,200 bytes are counted more than once."
+    ) in look.sentences()
+
+
+def test_tensors_in_a_mapped_file_are_told_to_lie_in_one_memory(tmp_path):
+    torch.save({"w": torch.zeros(5000), "v": torch.zeros(3000)}, tmp_path / "m.pt")
+    loaded = torch.load(tmp_path / "m.pt", mmap=True)
+    look = quiet_look({"loaded": loaded})
+    assert (
+        "loaded['w'], loaded['v'] and a storage without a name share one memory, as from_numpy, "
+        "DLPack and torch.load(mmap=True) make it: 32,000 bytes are counted more than once."
     ) in look.sentences()
