@@ -42,7 +42,7 @@ def storage_name(storage: StorageRecord) -> str:
     """Returns the name a user would look for, or what it is where it has none."""
     if storage.names:
         return storage.names[0]
-    return "(no name)" if storage.visible else "(held by a graph or by C++)"
+    return f"({nameless_alone(storage)})"
 
 
 def shape_text(storage: StorageRecord) -> str:

@@ -66,7 +66,7 @@ def test_a_row_of_a_storage():
 
 def test_storages_without_a_name_say_what_holds_them():
     data = listed(storage(1, 4, []), storage(2, 4, [], visible=False))
-    assert ["(no name)", "(held by a graph or by C++)"] == column(data, "name").text
+    assert ["(no name)", "(no name, held outside Python)"] == column(data, "name").text
 
 
 def test_the_device_is_a_column_only_where_there_are_two():
