@@ -42,6 +42,9 @@ class Tracker(Protocol):
     def note_unseen(self, first_serial: int) -> list[Note]:
         """Returns the same, after a scan found storages with serials from `first_serial` on."""
 
+    def unseen_numbers(self, first_serial: int) -> int:
+        """Returns the bytes of numbers among them, which autograd keeps: nothing to be told."""
+
 
 @dataclass(frozen=True, slots=True)
 class ScopeResult:
@@ -152,6 +155,7 @@ class Scope:
         self._cpu_notes: list[Note] = []
         self._stopped = False
         self._stopped_at = 0
+        self._numbers = 0
         self._result: ScopeResult | None = None
         self._window: TableWindow | None = None
         kinds = {reader.kind for reader in readers}
@@ -205,6 +209,7 @@ class Scope:
             if part.reader.kind == "cpu":  # exact now: the session has scanned since `stop`
                 part.after = part.sample("after")
                 part.notes.extend(self._cpu_notes)
+                part.numbers = self._numbers
         if window is not None:
             _attempt(window.close, "heap", "freed", notes)
         end = _attempt(lambda: self._scopes.table.next_serial, "heap", "created", notes)
@@ -223,6 +228,10 @@ class Scope:
             tracker, notes = self._scopes.tracker, self._cpu_notes
             unseen = _attempt(lambda: tracker.note_unseen(self._stopped_at), "cpu", "peak", notes)
             notes.extend(unseen or ())
+            numbers = _attempt(
+                lambda: tracker.unseen_numbers(self._stopped_at), "cpu", "peak", notes
+            )
+            self._numbers = numbers or 0
 
 
 class _Part:
@@ -233,6 +242,8 @@ class _Part:
         self.notes: list[Note] = []
         self.peak: int | None = None
         self.after: Sample | None = None
+        self.numbers = 0
+        """Bytes in `after` of numbers that autograd keeps, which tracking does not see made."""
         counter = reader.counter
         self._window = None if counter is None else peaks.open(counter)
         start = None if self._window is None else self._window.start
@@ -289,9 +300,10 @@ class _Part:
 
     def _raise_peak(self, after: int | None) -> None:
         if self.peak is not None and after is not None and after > self.peak:
+            unexplained = after - self.peak - self.numbers
             self.peak = after
-            if any(note.code == "compiled" for note in self.notes):
-                return  # that note says it: what Inductor made is no other thread's
+            if unexplained <= 0 or any(note.code == "compiled" for note in self.notes):
+                return  # that note says it: what Inductor made is no other thread's, nor a number
             self.notes = [note for note in self.notes if note.code != _RAISED.code]
             self.notes.append(_RAISED)
 

@@ -6,6 +6,7 @@ tells what the operation can do to storages, and most results take one line to e
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -69,9 +70,14 @@ class Follower(TorchDispatchMode):  # type: ignore[no-untyped-call]
             plan, call, _ = self._plans[id(func)]
         except KeyError:
             plan, call, _ = self._learn(func)
-        if plan == COMPOSITE or (types and types != _PLAIN):
-            return self._call_apart(func, types, args, kwargs or {}, plan)
-        result = call(*args, **kwargs) if kwargs else call(*args)
+        try:
+            if plan == COMPOSITE or (types and types != _PLAIN):
+                return self._call_apart(call, func, types, args, kwargs or {}, plan)
+            result = call(*args, **kwargs) if kwargs else call(*args)
+        except BaseException:
+            __tracebackhide__ = True
+            del args, kwargs  # an error's traceback keeps this frame, and would keep them by it
+            raise
         if plan == ONE:
             if type(result) is _Tensor and not _function_mode_is_on():
                 try:
@@ -125,7 +131,7 @@ class Follower(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._new_from = table.next_serial
 
     def _call_apart(
-        self, func: Any, types: Any, args: Any, kwargs: dict[str, Any], plan: int
+        self, call: Any, func: Any, types: Any, args: Any, kwargs: dict[str, Any], plan: int
     ) -> Any:
         """Calls with this mode on, so that the operations within are seen one by one.
 
@@ -136,22 +142,42 @@ class Follower(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if self._waiting is func and types:
             self._waiting = None
             return NotImplemented
-        if self._depth >= _DEEPEST or any(kind.__module__ in _TRACING for kind in types):
-            return func(*args, **kwargs)
-        waiting, self._waiting = self._waiting, func if types else None
+        if not types and plan == COMPOSITE:
+            call = _taken_apart(func)
+        try:
+            if self._depth >= _DEEPEST or any(kind.__module__ in _TRACING for kind in types):
+                return call(*args, **kwargs)
+            result = self._call_within(call, func if types else None, args, kwargs)
+        except BaseException:
+            __tracebackhide__ = True
+            del args, kwargs
+            raise
+        self.note_all(result)
+        return result
+
+    def _call_within(self, call: Any, waiting: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """Calls with this mode on; `waiting` is what torch asks a second time, if anything."""
+        before, self._waiting = self._waiting, waiting
         self._depth += 1
         _push(self)
         try:
-            if types or plan != COMPOSITE:
-                result = func(*args, **kwargs)
-            else:
-                result = func.decompose(*args, **kwargs)
+            return call(*args, **kwargs)
+        except BaseException:
+            __tracebackhide__ = True
+            del args, kwargs
+            raise
         finally:
             self._depth -= 1
-            self._waiting = waiting
+            self._waiting = before
             remove_from_stack(self)
-        self.note_all(result)
-        return result
+
+
+def _taken_apart(func: Any) -> Any:
+    """Returns the operation's own C++, which torch runs without nbmem too.
+
+    `func.decompose` may take a stand-in in Python, whose frames a traceback would keep.
+    """
+    return functools.partial(func._op_dk, torch._C.DispatchKey.CompositeImplicitAutograd)
 
 
 def hide_from_dynamo() -> None:

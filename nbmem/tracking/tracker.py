@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
 import weakref
 from typing import TYPE_CHECKING
@@ -19,9 +18,11 @@ from nbmem.tracking.follower import (
 from nbmem.tracking.lines import AllocationLines
 
 if TYPE_CHECKING:
-    from nbmem.heap import StorageTable
+    from nbmem.heap import StorageRef, StorageTable
 
-_INDUCTOR = "torch._inductor.output_code"
+_NUMBER = 16
+"""Bytes of the largest number, a complex one. Autograd keeps the factor of `weight * 2` as a tensor
+that C++ made: small storages out of sight are such numbers, and no reason to doubt a peak."""
 _on: weakref.WeakSet[CpuTracker] = weakref.WeakSet()
 _fork_hook_is_set = False
 
@@ -43,7 +44,6 @@ class CpuTracker:
         self._starts: dict[int, int] = {}
         self._notes: dict[str, Note] = {}
         self._compiled_before = 0
-        self._inductor_before = False
 
     def allocated(self) -> int:
         """Returns the bytes of the CPU storages that live."""
@@ -104,25 +104,30 @@ class CpuTracker:
         Args:
             first_serial: the table's `next_serial` before that scan.
         """
-        late = [
-            entry
-            for entry in self._table.live()
-            if entry.serial >= first_serial and entry.device == "cpu"
-        ]
-        if late and "compiled" not in self._notes:
+        count = sum(ref.bytes > _NUMBER for ref in self._found_since(first_serial))
+        if count and "compiled" not in self._notes:
+            storages = "1 storage was" if count == 1 else f"{count} storages were"
             self._add(
                 "other_threads",
-                f"{len(late)} storages were made out of sight, by other threads or by C++: "
+                f"{storages} made out of sight, by other threads or by C++: "
                 "the peak is that of this thread.",
             )
         return self.notes()
+
+    def unseen_numbers(self, first_serial: int) -> int:
+        """Returns the bytes, among what such a scan found, of numbers that autograd keeps."""
+        sizes = [ref.bytes for ref in self._found_since(first_serial)]
+        return sum(size for size in sizes if size <= _NUMBER)
+
+    def _found_since(self, first_serial: int) -> list[StorageRef]:
+        live = self._table.live()
+        return [ref for ref in live if ref.serial >= first_serial and ref.device == "cpu"]
 
     def _begin(self) -> None:
         self._notes.clear()
         for follower in self._followers.values():
             follower.failure = None
         self._compiled_before = wrapped.compiled_calls()
-        self._inductor_before = _INDUCTOR in sys.modules
         _set_fork_hook()
         hide_from_dynamo()
         wrapped.listen(self._enter)
@@ -149,8 +154,7 @@ class CpuTracker:
             )
 
     def _look_for_compiled(self) -> None:
-        loaded_since = not self._inductor_before and _INDUCTOR in sys.modules
-        if loaded_since or wrapped.compiled_calls() > self._compiled_before:
+        if wrapped.compiled_calls() > self._compiled_before:
             self._add(
                 "compiled",
                 "Code compiled by torch.compile ran: what it made is counted at the end, and "

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import importlib.util
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +12,7 @@ import torch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from importlib.machinery import ModuleSpec
 
     Listener = Callable[[Any], None]
 
@@ -28,6 +31,7 @@ _ABSENT = object()
 _listeners: tuple[Listener, ...] = ()
 _replaced: list[tuple[Any, str, Any, Any]] = []
 _compiled_calls = 0
+_INDUCTOR = "torch._inductor.output_code"
 
 
 def listen(listener: Listener) -> None:
@@ -74,10 +78,13 @@ def _wrap_all() -> None:
 
 
 def _wrap_compiled() -> None:
-    """Counts the calls of code that inductor compiled, once there can be any."""
-    module = sys.modules.get("torch._inductor.output_code")
-    graph = getattr(module, "CompiledFxGraph", None)
-    if graph is None or any(owner is graph for owner, *_ in _replaced):
+    """Counts the calls of code that inductor compiled, from when there can be any."""
+    graph = getattr(sys.modules.get(_INDUCTOR), "CompiledFxGraph", None)
+    if graph is None:
+        if _awaited not in sys.meta_path:
+            sys.meta_path.insert(0, _awaited)
+        return
+    if any(owner is graph for owner, *_ in _replaced):
         return
     call = graph.__call__
 
@@ -85,12 +92,53 @@ def _wrap_compiled() -> None:
     def counted(self: Any, *args: Any, **kwargs: Any) -> Any:
         global _compiled_calls
         _compiled_calls += 1
-        return call(self, *args, **kwargs)
+        try:
+            return call(self, *args, **kwargs)
+        except BaseException:
+            del args, kwargs  # the traceback keeps this frame, and would keep them by it
+            raise
 
     _replace(graph, "__call__", counted)
 
 
+class _AwaitedImport:
+    """Has the calls counted as soon as inductor is imported, and finds no module itself."""
+
+    def find_spec(self, name: str, *_: Any) -> ModuleSpec | None:
+        """Returns None, or inductor's spec as the other finders give it."""
+        if name != _INDUCTOR:
+            return None
+        _forget_import()
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.loader is not None:
+            with contextlib.suppress(AttributeError, TypeError):  # not of a file of Python's
+                _wrap_after(spec.loader)
+        return spec
+
+
+def _wrap_after(loader: Any) -> None:
+    """Wraps once `loader` has run its module; the loader is then as it was."""
+    run = loader.exec_module
+
+    def run_and_wrap(module: Any) -> None:
+        del loader.exec_module
+        run(module)
+        if _listeners:
+            _wrap_compiled()
+
+    loader.exec_module = run_and_wrap
+
+
+_awaited = _AwaitedImport()
+
+
+def _forget_import() -> None:
+    if _awaited in sys.meta_path:
+        sys.meta_path.remove(_awaited)
+
+
 def _unwrap_all() -> None:
+    _forget_import()
     while _replaced:
         owner, name, ours, before = _replaced.pop()
         if vars(owner).get(name) is not ours:
@@ -113,7 +161,11 @@ def _init(self: torch.UntypedStorage, *_: Any, **__: Any) -> None:
 
 def _maker(name: str) -> Callable[..., Any]:
     def make(cls: type[torch.UntypedStorage], *args: Any, **kwargs: Any) -> Any:
-        storage = getattr(super(torch.UntypedStorage, cls), name)(*args, **kwargs)
+        try:
+            storage = getattr(super(torch.UntypedStorage, cls), name)(*args, **kwargs)
+        except BaseException:
+            del args, kwargs
+            raise
         _tell(storage)
         return storage
 
@@ -122,7 +174,11 @@ def _maker(name: str) -> Callable[..., Any]:
 
 def _resizer(name: str) -> Callable[..., Any]:
     def resize(self: torch.UntypedStorage, *args: Any, **kwargs: Any) -> Any:
-        result = getattr(super(torch.UntypedStorage, self), name)(*args, **kwargs)
+        try:
+            result = getattr(super(torch.UntypedStorage, self), name)(*args, **kwargs)
+        except BaseException:
+            del self, args, kwargs
+            raise
         _tell(self)
         return result
 
@@ -132,7 +188,11 @@ def _resizer(name: str) -> Callable[..., Any]:
 def _factory(make: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(make)
     def made(*args: Any, **kwargs: Any) -> Any:
-        result = make(*args, **kwargs)
+        try:
+            result = make(*args, **kwargs)
+        except BaseException:
+            del args, kwargs
+            raise
         _tell(result)
         return result
 

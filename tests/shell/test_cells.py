@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import re
 
 import pytest
@@ -336,10 +337,51 @@ def test_magics_are_gone_after_unload(notebook):
     assert notebook.shell.find_cell_magic("gpumem") is None
 
 
+FAILING_OPERATIONS = {
+    "of two arguments": "batch() @ w",
+    "in inference mode": "with torch.inference_mode():\n    torch.nn.functional.linear(batch(), w)",
+    "that gives a storage another size": "batch().untyped_storage().resize_(-1)",
+}
+
+
+@pytest.mark.parametrize("operation", sorted(FAILING_OPERATIONS))
+@pytest.mark.parametrize("first_line", ["", "%%gpumem\n"])
+def test_what_a_failing_operation_worked_on_goes_with_the_next_error(
+    notebook, first_line, operation
+):
+    notebook.run(
+        "import weakref\n"
+        "alive = []\n"
+        "def batch():\n"
+        "    made = torch.randn(1000, 1000)\n"
+        "    alive.append(weakref.ref(made.untyped_storage()))\n"
+        "    return made\n"
+        "w = torch.randn(10, 10)"
+    )
+    gc.collect()
+    gc.disable()
+    try:
+        failed = notebook.run(first_line + FAILING_OPERATIONS[operation])
+        assert not failed.success
+        del failed
+        assert not notebook.run("1 / 0").success
+        assert [None] == [ref() for ref in notebook.names["alive"]]
+    finally:
+        gc.enable()
+
+
+def test_arithmetic_with_a_number_is_no_other_threads(notebook):
+    notebook.run("net = torch.nn.Linear(10, 10)")
+    notebook.run("%%gpumem\nv = net.weight * 2")
+    cpu = notebook.records[-1].devices["cpu"]
+    # 10 x 10 floats, and the factor that autograd keeps as one int64
+    assert 408 == cpu.delta == cpu.peak - cpu.before
+    assert () == cpu.notes
+    assert 408 == sum(storage.bytes for storage in notebook.records[-1].created)
+
+
 def sum_of_storages():
     """Bytes of the CPU storages alive, without nbmem."""
-    import gc
-
     sizes = {}
     for found in gc.get_objects():
         if issubclass(type(found), torch.Tensor) and found.layout is torch.strided:

@@ -172,6 +172,34 @@ def test_what_another_thread_made_raises_the_peak_with_a_note(scopes, tracker, t
     assert 6 * MIB == by_a_thread.numel()
 
 
+def test_a_number_that_autograd_keeps_raises_the_peak_without_a_note(scopes, table):
+    weight = torch.ones(1000, requires_grad=True)
+    scope = scopes.open()
+    doubled = weight * 2
+    scope.stop()
+    with scan_heap(table):
+        pass
+    result = scope.close()
+    cpu = result.deltas["cpu"]
+    assert (4008, 4008, ()) == (cpu.delta, cpu.peak - cpu.before, cpu.notes)
+    assert (1000,) == doubled.shape
+
+
+def test_another_threads_storage_is_told_beside_a_number(scopes, table):
+    weight = torch.ones(1000, requires_grad=True)
+    scope = scopes.open()
+    doubled = weight * 2
+    with ThreadPoolExecutor() as pool:
+        by_a_thread = pool.submit(make, 100).result()
+    scope.stop()
+    with scan_heap(table):
+        pass
+    cpu = scope.close().deltas["cpu"]
+    assert (4108, 4108) == (cpu.delta, cpu.peak - cpu.before)
+    assert [("peak", "other_threads")] == codes(cpu.notes)
+    assert 1100 == by_a_thread.numel() + doubled.numel()
+
+
 def test_what_another_thread_made_below_the_peak_is_noted_too(scopes, table):
     scope = scopes.open()
     passing = make(9 * MIB)

@@ -324,8 +324,37 @@ def test_what_another_thread_made_is_found_by_the_scan_and_told():
             pass
         (note,) = following.tracker.note_unseen(serial)
     assert ("peak", "other_threads") == (note.field, note.code)
-    assert note.sentence.startswith("1 storages were made out of sight")
+    assert note.sentence.startswith("1 storage was made out of sight")
     assert 4000 == following.grown()
+
+
+def test_numbers_that_autograd_keeps_are_counted_and_no_reason_for_a_note():
+    weight = torch.ones(1000, requires_grad=True)
+    with Following() as following:
+        kept = weight * 2, weight * (2 + 1j)
+        serial = following.table.next_serial
+        with scan_heap(following.table):
+            pass
+        # 4 bytes a float, 8 a complex one; an int64 and a complex128 as factors
+        assert 4000 + 8000 + 8 + 16 == following.grown()
+        assert [] == following.tracker.note_unseen(serial)
+        assert 24 == following.tracker.unseen_numbers(serial)
+        del kept
+
+
+def test_two_storages_out_of_sight_are_told_beside_a_number():
+    made = []
+    weight = torch.ones(1000, requires_grad=True)
+    with Following() as following:
+        made.append(weight * 2)
+        thread = threading.Thread(target=lambda: made.extend([torch.ones(5), torch.ones(5)]))
+        thread.start()
+        thread.join()
+        serial = following.table.next_serial
+        with scan_heap(following.table):
+            pass
+        (note,) = following.tracker.note_unseen(serial)
+    assert note.sentence.startswith("2 storages were made out of sight")
 
 
 def test_a_quiet_cell_has_no_notes():
@@ -472,6 +501,49 @@ print(quiet, [note.code for note in tracker.notes()], counters["stats"]["unique_
 """
 
 
+FIRST = """
+import sys, threading, torch
+from nbmem.heap import StorageTable, scan_heap
+from nbmem.tracking import CpuTracker
+finders = list(sys.meta_path)
+table = StorageTable()
+tracker = CpuTracker(table)
+made = []
+tracker.start()
+function = torch.compile(lambda x: (x * 2).sin() + 1)
+thread = threading.Thread(target=lambda: made.append(torch.ones(1000)))
+thread.start(); thread.join()
+tracker.stop()
+serial = table.next_serial
+with scan_heap(table):
+    pass
+print([note.code for note in tracker.note_unseen(serial)], finders == sys.meta_path)
+"""
+FIRST_RUN = """
+import sys, torch
+from nbmem.heap import StorageTable
+from nbmem.tracking import CpuTracker
+tracker = CpuTracker(StorageTable())
+tracker.start()
+torch.compile(lambda x: (x * 2).sin() + 1)(torch.ones(1000))
+tracker.stop()
+print([note.code for note in tracker.notes()])
+"""
+
+
+def test_a_function_that_is_compiled_and_not_called_hides_nothing():
+    command = [sys.executable, "-c", FIRST]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "['other_threads'] True" == done.stdout.strip()
+
+
+def test_the_wait_for_inductor_ends_with_the_tracking():
+    before = list(sys.meta_path)
+    with Following():
+        pass
+    assert before == sys.meta_path
+
+
 ALONE = "import torch; torch.compile(lambda x: (x * 2).sin() + 1)(torch.ones(1000))"
 
 
@@ -483,3 +555,7 @@ def test_what_inductor_hides_is_told_where_its_code_ran():
     command = [sys.executable, "-c", HIDDEN]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "[] ['compiled'] 1" == done.stdout.strip()
+    done = subprocess.run(
+        [sys.executable, "-c", FIRST_RUN], capture_output=True, text=True, check=True
+    )
+    assert "['compiled']" == done.stdout.strip()
