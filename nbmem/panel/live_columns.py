@@ -18,6 +18,7 @@ from nbmem.panel.columns import (
     track,
 )
 from nbmem.panel.live import is_plain
+from nbmem.render.names import nameless_alone
 from nbmem.totals import device_of
 from nbmem.units import column_unit, format_bytes, format_count, format_share
 
