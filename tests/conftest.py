@@ -35,6 +35,11 @@ def _state_of_process():
     }
 
 
+def pytest_collection_modifyitems(items):
+    """What some tests leave alive must not be seen by others."""
+    items.sort(key=lambda item: item.get_closest_marker("leaves_graphs") is not None)
+
+
 def _is_hypothesis(call):
     """Hypothesis times the collector by a callback that stays."""
     return str(getattr(call, "__module__", "")).startswith("hypothesis.")

@@ -16,6 +16,8 @@ from storage_truth import Look, MadeStorages, collected, nothing_of_ours_runs
 
 from nbmem.heap import StorageTable
 
+pytestmark = pytest.mark.leaves_graphs
+
 SCENES = GRAPH_SCENES | HOLDING_SCENES
 
 

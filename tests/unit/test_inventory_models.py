@@ -195,6 +195,12 @@ def of_each_moment(moments, tell):
     return {moment.at: told for moment in moments if (told := tell(moment))}
 
 
+@pytest.fixture(autouse=True, scope="module")
+def nothing_of_other_tests():
+    """Graphs that other tests left in cycles would be noted here."""
+    gc.collect()
+
+
 def test_the_zoo_has_the_published_numbers_of_parameters():
     def count(name):
         return sum(parameter.numel() for parameter in MODELS[name][0]().parameters())
