@@ -125,7 +125,7 @@ class NameWalk:
             _VISITS[reader.kind](self, value, reader, node)
         except BudgetReached:
             raise
-        except Exception as error:
+        except Exception as error:  # another thread may change what is being looked into
             self._note_once(
                 "broken",
                 f"a {type_name(reader.cls)} could not be looked into ({type(error).__name__}); "

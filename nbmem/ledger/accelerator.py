@@ -59,7 +59,7 @@ def _card(
     except CounterUnavailableError as error:
         sentence = f"The ledger ends at reserved. {error}"
         return (), (), (Note("total", "unavailable", sentence),)
-    except Exception as error:
+    except Exception as error:  # the driver's library may fail in any way: two sums remain
         return (), (), (reading_failed(reader.device, "total", error),)
     return (total_sum(use, reserved),), use.processes, ()
 

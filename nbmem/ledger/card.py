@@ -43,7 +43,7 @@ def read_card(reader: AcceleratorReader, reserved: int | None) -> CardUse:
     notes: list[Note] = []
     try:
         processes = reader.card_processes()
-    except Exception as error:
+    except Exception as error:  # the card's own figures are there without its processes
         notes.append(reading_failed(reader.device, "processes", error))
         return CardUse(card, (), None, None, tuple(notes))
     own = _own_bytes(reader, processes, reserved or 0, notes)
