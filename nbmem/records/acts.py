@@ -12,7 +12,7 @@ class ReclaimReport:
     """An act that frees, and its proof in bytes."""
 
     act: str
-    """`del`, `gc.collect()` or `empty cache`."""
+    """`del`, `gc.collect()`, `empty cache`, `reclaim`, `park` or `unpark`."""
     planned: tuple[str, ...]
     """What was to be dropped, in words."""
     dropped: tuple[str, ...]
@@ -26,6 +26,10 @@ class ReclaimReport:
     still_held: tuple[str, ...] = ()
     """Storages that outlived the act, one sentence each."""
     notes: tuple[Note, ...] = ()
+    costs: tuple[str, ...] = ()
+    """What the user loses with it, one sentence each: `%debug` for an error, `Out[7]`."""
+    promised: int | None = None
+    """Bytes that the plan says come back; None where it can't tell."""
 
     @property
     def freed(self) -> int | None:
