@@ -13,6 +13,8 @@ from nbmem.session.recorder import Heading, OpenRecord
 from nbmem.session.request import CellRequest
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from nbmem.session.core import Session
     from nbmem.tracking import Place
 
@@ -24,6 +26,8 @@ class _RunningCell:
     """One `pre_run_cell` that has not seen its `post_run_cell`; unrecorded ones count too."""
 
     info: Any
+    number: int | None = None
+    """The n of its `[n]`; None where it is not stored."""
     request: CellRequest | None = None
     opened: OpenRecord | None = None
 
@@ -34,12 +38,35 @@ class CellWatcher:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._running: list[_RunningCell] = []
+        self._listeners: list[Callable[[], None]] = []
+
+    @property
+    def running(self) -> str | None:
+        """The cell that runs, the outermost: `cell [9]`, `a cell`; None between cells."""
+        running = self._running[:1]
+        if not running:
+            return None
+        return "a cell" if running[0].number is None else f"cell [{running[0].number}]"
+
+    def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Calls `callback` when a cell begins that lies in no other; returns what ends it."""
+        self._listeners.append(callback)
+
+        def end() -> None:
+            if callback in self._listeners:
+                self._listeners.remove(callback)
+
+        return end
 
     def pre_run_cell(self, info: Any) -> None:
         """Opens a record where the cell asks for one or every cell is recorded."""
         cell = _RunningCell(info)
         self._running.append(cell)
         troubles: list[Note] = []
+        with self._session.troubles.caught("say that a cell runs", troubles):
+            cell.number = self._session.execution_count(info)
+            if len(self._running) == 1:
+                self._tell_listeners()
         with self._session.troubles.caught("read the cell", troubles):
             cell.request = self._request(info)
             if cell.request is not None:
@@ -48,6 +75,10 @@ class CellWatcher:
                 self._follow_rest(info)
         if cell.opened is not None:
             cell.opened.notes.extend(troubles)
+
+    def _tell_listeners(self) -> None:
+        for listener in self._listeners.copy():
+            listener()
 
     def post_run_cell(self, result: Any) -> None:
         """Closes the record of the cell that ended, keeps it and shows it if asked."""
