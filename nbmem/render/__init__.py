@@ -2,6 +2,8 @@
 
 from nbmem.render.bundles import (
     history_bundle,
+    holders_bundle,
+    leaks_bundle,
     ledger_bundle,
     reclaim_bundle,
     report_bundle,
@@ -12,14 +14,20 @@ from nbmem.render.html_cell import cell_report_html
 from nbmem.render.html_ledger import ledger_html
 from nbmem.render.html_tables import (
     history_table_html,
-    reclaim_html,
     status_html,
+)
+from nbmem.render.leaks import (
+    holders_html,
+    holders_text,
+    leaks_html,
+    leaks_text,
+    reclaim_html,
+    reclaim_text,
 )
 from nbmem.render.text_cell import cell_report_text
 from nbmem.render.text_ledger import ledger_text
 from nbmem.render.text_tables import (
     history_table_text,
-    reclaim_text,
     status_text,
 )
 
@@ -29,6 +37,12 @@ __all__ = [
     "history_bundle",
     "history_table_html",
     "history_table_text",
+    "holders_bundle",
+    "holders_html",
+    "holders_text",
+    "leaks_bundle",
+    "leaks_html",
+    "leaks_text",
     "ledger_bundle",
     "ledger_html",
     "ledger_text",

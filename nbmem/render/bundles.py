@@ -8,9 +8,16 @@ from nbmem.render.html_cell import cell_report_html
 from nbmem.render.html_ledger import ledger_html
 from nbmem.render.html_tables import (
     history_table_html,
-    reclaim_html,
     status_html,
     table_html,
+)
+from nbmem.render.leaks import (
+    holders_html,
+    holders_text,
+    leaks_html,
+    leaks_text,
+    reclaim_html,
+    reclaim_text,
 )
 from nbmem.render.module_tables import modules_table, places_table
 from nbmem.render.tensor_tables import groups_table, storages_table
@@ -18,15 +25,22 @@ from nbmem.render.text_cell import cell_report_text
 from nbmem.render.text_ledger import ledger_text
 from nbmem.render.text_tables import (
     history_table_text,
-    reclaim_text,
     status_text,
     table_text,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from nbmem.records import CellRecord, DeviceReading, Inventory, Ledger, ReclaimReport
+    from nbmem.records import (
+        CellRecord,
+        DeviceReading,
+        Holders,
+        Inventory,
+        LeakReport,
+        Ledger,
+        ReclaimReport,
+    )
     from nbmem.render.tables import Table
     from nbmem.units import Units
 
@@ -111,9 +125,60 @@ def ledger_bundle(ledger: Ledger, *, units: Units = "IEC", width: int = 78) -> d
     return _bundle(ledger_text(ledger, units=units, width=width), ledger_html(ledger, units=units))
 
 
-def reclaim_bundle(report: ReclaimReport, *, units: Units = "IEC") -> dict[str, str]:
-    """Returns what an act brought back."""
-    return _bundle(reclaim_text(report, units=units), reclaim_html(report, units=units))
+def leaks_bundle(
+    report: LeakReport,
+    *,
+    by: str | None = None,
+    device: str | None = None,
+    rows: int = 10,
+    units: Units = "IEC",
+    width: int = 78,
+) -> dict[str, str]:
+    """Returns leaks, largest first, each with its reason, its remedy and what that costs.
+
+    Args:
+        report: what was found.
+        by: one of `leak_words.GROUPED_BY` for their bytes in groups, or None for one by one.
+        device: shows only those that are mostly on this device.
+        rows: leaks that are shown one by one.
+        units: `IEC` or `SI`.
+        width: columns of the text.
+
+    Raises:
+        ValueError: `by` makes no sense; the message says what does.
+    """
+    text = leaks_text(report, by=by, device=device, rows=rows, units=units, width=width)
+    most = min(rows, _MOST_ROWS)
+    return _bundle(text, leaks_html(report, by=by, device=device, rows=most, units=units))
+
+
+def holders_bundle(
+    holders: Holders,
+    name: str,
+    names: Mapping[int, str],
+    *,
+    units: Units = "IEC",
+    width: int = 78,
+) -> dict[str, str]:
+    """Returns why the storages of `name` are alive; `names` calls each by its key."""
+    text = holders_text(holders, name, names, units=units, width=width)
+    return _bundle(text, holders_html(holders, name, names, units=units))
+
+
+def reclaim_bundle(
+    report: ReclaimReport,
+    *,
+    plan: bool = False,
+    left: LeakReport | None = None,
+    units: Units = "IEC",
+    width: int = 78,
+) -> dict[str, str]:
+    """Returns what an act brought back and cost, or with `plan` what it would.
+
+    `left` are the leaks that are there still: each is told with the command that takes it.
+    """
+    text = reclaim_text(report, plan=plan, left=left, units=units, width=width)
+    return _bundle(text, reclaim_html(report, plan=plan, left=left, units=units))
 
 
 def _bundle(text: str, html: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Tables and acts for a notebook."""
+"""Tables for a notebook."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from nbmem.render import html_parts as parts
 from nbmem.render.html_parts import escape, tag
 from nbmem.render.mixtures import HEADING
 from nbmem.render.tables import history_table, status_table
-from nbmem.render.text_tables import reclaim_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nbmem.records import CellRecord, DeviceReading, ReclaimReport
+    from nbmem.records import CellRecord, DeviceReading
     from nbmem.render.tables import Column, Table
     from nbmem.units import Units
 
@@ -29,12 +28,6 @@ def history_table_html(records: Sequence[CellRecord], *, units: Units = "IEC") -
 def status_html(readings: Sequence[DeviceReading], *, units: Units = "IEC") -> str:
     """Returns each device's counters with what they count; unknown is `?`, its reason after."""
     return table_html(status_table(readings, units))
-
-
-def reclaim_html(report: ReclaimReport, *, units: Units = "IEC") -> str:
-    """Returns what came back in one line, then what was refused and what is still held."""
-    first, *others = reclaim_text(report, units=units).split("\n")
-    return parts.frame(tag("div", escape(first)) + parts.sentences(others), first)
 
 
 def table_html(table: Table) -> str:

@@ -1,19 +1,19 @@
-"""Tables and acts for a terminal."""
+"""Tables for a terminal."""
 
 from __future__ import annotations
 
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from nbmem.render.names import clean, pad, shorten_middle, shorten_name, width_of
+from nbmem.render.names import pad, shorten_middle, shorten_name, width_of
 from nbmem.render.palette import letter_of
 from nbmem.render.tables import history_table, status_table
-from nbmem.units import Units, format_bytes
+from nbmem.units import Units
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nbmem.records import CellRecord, DeviceReading, ReclaimReport
+    from nbmem.records import CellRecord, DeviceReading
     from nbmem.render.tables import Column, Table
 
 _GAP = "  "
@@ -34,34 +34,6 @@ def status_text(readings: Sequence[DeviceReading], *, units: Units = "IEC", widt
     return table_text(status_table(readings, units), width)
 
 
-def reclaim_text(report: ReclaimReport, *, units: Units = "IEC") -> str:
-    """Returns what came back in one line, then what was refused and what is still held."""
-    lines = [_freed(report, units)]
-    lines += [f"  {clean(text)}" for text in (*report.refused, *report.still_held)]
-    lines += [f"  {clean(note.sentence)}" for note in report.notes]
-    return "\n".join(lines)
-
-
-def _freed(report: ReclaimReport, units: Units) -> str:
-    counts = clean(report.counts)
-    if report.freed is None:
-        return f"{clean(report.act)} is done; how much came back is unknown ({counts})."
-    before, after = report.bytes_before, report.bytes_after
-    if report.freed == 0:
-        return f"Nothing came back: {format_bytes(after, units)} as before, {counts}."
-    way = f"{_first_of_range(before, after, units)} → {format_bytes(after, units)}"
-    if report.freed < 0:
-        return f"Nothing came back: {way}, {counts}, made meanwhile."
-    return f"Freed {format_bytes(report.freed, units)} ({way}, {counts})."
-
-
-def _first_of_range(before: int | None, after: int | None, units: Units) -> str:
-    """Returns `before` without its unit where `after` has the same."""
-    first, last = format_bytes(before, units), format_bytes(after, units)
-    figure, _, unit = first.partition(" ")
-    return figure if unit == last.partition(" ")[2] else first
-
-
 def table_text(table: Table, width: int) -> str:
     """Returns a table in lines of at most `width` columns where its elastic column allows it."""
     lines = wrap(table.title, width) if table.columns else []
@@ -78,7 +50,26 @@ def _legend(table: Table) -> list[str]:
 
 
 def _grid(columns: tuple[Column, ...], width: int, foot: int) -> list[str]:
+    headings, rows = grid_lines(columns, width)
+    lines = [*headings, *rows]
+    if foot:
+        widths = _widths(_that_fit(columns, width), width)
+        lines.insert(-foot, "─" * (sum(widths) + len(_GAP) * (len(widths) - 1)))
+    return lines
+
+
+def grid_lines(columns: tuple[Column, ...], width: int) -> tuple[list[str], list[str]]:
+    """Returns the headings and the rows of columns that share `width`."""
     columns = _that_fit(columns, width)
+    widths = _widths(columns, width)
+    rows = zip(*(column.texts for column in columns), strict=True)
+    headings, lines = (
+        [_row(cells, columns, widths) for cells in each] for each in (_headings(columns), rows)
+    )
+    return headings, lines
+
+
+def _widths(columns: tuple[Column, ...], width: int) -> list[int]:
     widths = [_natural(column) for column in columns]
     over = sum(widths) + len(_GAP) * (len(widths) - 1) - width
     for index, column in enumerate(columns):
@@ -86,11 +77,7 @@ def _grid(columns: tuple[Column, ...], width: int, foot: int) -> list[str]:
             kept = max(widths[index] - over, min(_NARROWEST, widths[index]))
             over -= widths[index] - kept
             widths[index] = kept
-    rows = zip(*(column.texts for column in columns), strict=True)
-    lines = [_row(cells, columns, widths) for cells in (*_headings(columns), *rows)]
-    if foot:
-        lines.insert(-foot, "─" * (sum(widths) + len(_GAP) * (len(widths) - 1)))
-    return lines
+    return widths
 
 
 def _that_fit(columns: tuple[Column, ...], width: int) -> tuple[Column, ...]:
