@@ -94,6 +94,14 @@ class Graph:
         """Returns the index of the node at which a tensor's graph begins; None: it has none."""
         return self._begun.get(id(tensor))
 
+    def begun(self) -> dict[int, int]:
+        """Returns where graphs begin: the node's index by the `id` of the tensor that it made."""
+        return dict(self._begun)
+
+    def node_object(self, index: int) -> Any:
+        """Returns torch's own node; not after `forget_search`."""
+        return self._objects[index]
+
     def roots(self) -> Iterator[tuple[int, int]]:
         """Goes through (the `id` of a tensor, the sequence number of the node that made it)."""
         for key, index in self._begun.items():

@@ -1,0 +1,1 @@
+"""Why storages are alive: roots, chains, and what the values a user can name do not need."""

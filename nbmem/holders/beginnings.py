@@ -1,0 +1,78 @@
+"""Where chains begin: modules, classes, the interpreter's own tables and frames that run."""
+
+from __future__ import annotations
+
+import builtins
+import sys
+import types
+from typing import Any
+
+_names_of_module: Any = vars(types.ModuleType)["__dict__"].__get__
+_namespace_of = type.__dict__["__dict__"].__get__
+_qualname_of = type.__dict__["__qualname__"].__get__
+OURS = "nbmem"
+
+
+class Beginnings:
+    """Knows where chains begin at this moment. Holds modules strongly until `clear`."""
+
+    def __init__(self) -> None:
+        self._modules: dict[int, types.ModuleType] = {}
+        """By the id of their dicts."""
+        self._listed: set[int] = set()
+        for module in list(sys.modules.values()):
+            if issubclass(type(module), types.ModuleType):
+                self._modules[id(_names_of_module(module))] = module
+                self._listed.add(id(module))
+        self._tables = {id(sys.modules): "sys.modules", id(vars(builtins)): "builtins"}
+        self._own: dict[int, int] = {}
+        self._note_own_frames()
+
+    def clear(self) -> None:
+        """Lets go of the modules."""
+        self._modules.clear()
+
+    def owner_of(self, holder: Any) -> Any:
+        """Returns the module instead of its dict; anything else as it is."""
+        return self._modules.get(id(holder), holder) if type(holder) is dict else holder
+
+    def find(self, thing: Any) -> tuple[str, str] | None:
+        """Returns kind and text of the root that a thing is; None where it is none."""
+        kind = type(thing)
+        if id(thing) in self._listed:
+            return "module", f"module {_name_of_module(thing)}"
+        if issubclass(kind, type):
+            return "class", f"class {name_of_class(thing)}"
+        if id(thing) in self._tables:
+            return "interpreter", self._tables[id(thing)]
+        return None
+
+    def is_ours(self, holder: Any) -> bool:
+        """Returns whether it is an object of nbmem's own, or what a running frame of it has."""
+        module = _namespace_of(type(holder)).get("__module__")
+        if type(module) is str and module.partition(".")[0] == OURS:
+            return True
+        return type(holder) is not dict and id(holder) in self._own
+
+    def references_to(self, thing: Any) -> int:
+        """Returns how many locals of nbmem's own running frames are this object."""
+        return self._own.get(id(thing), 0)
+
+    def _note_own_frames(self) -> None:
+        frame = sys._getframe(1)
+        while frame is not None:
+            if str(frame.f_globals.get("__name__")).partition(".")[0] == OURS:
+                pass
+            frame = frame.f_back
+
+
+def _name_of_module(module: types.ModuleType) -> str:
+    name = _names_of_module(module).get("__name__")
+    return name if type(name) is str else "without a name"
+
+
+def name_of_class(cls: type) -> str:
+    """Returns a class's name, with its module where it is not the notebook's."""
+    name, module = _qualname_of(cls), _namespace_of(cls).get("__module__")
+    plain = type(module) is not str or module in ("__main__", "builtins")
+    return name if plain else f"{module}.{name}"

@@ -1,0 +1,110 @@
+"""What the heap says beyond the names: ties found upwards, garbage, and what only C++ holds."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from nbmem.holders.search import Found, search_holders
+from nbmem.holders.ties import ROOT, Tie, Ties
+from nbmem.inventory.readers import type_name
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+GARBAGE = "garbage"
+"""Cut of everything that `gc.collect()` frees."""
+
+
+CYCLE = "a cycle through an autograd graph"
+"""Cut of what keeps itself alive by its own graph: no collector breaks it."""
+
+
+def find_others(
+    ties: Ties,
+    targets: Sequence[Any],
+    wanted: dict[int, int],
+    ours: set[int],
+    cyclic: dict[int, Any],
+) -> None:
+    """Adds to `ties` who else holds these objects, and the containers that are known to hold them.
+
+    Args:
+        ties: all ways that are known; takes up what is found.
+        targets: tensors that no value needs.
+        wanted: ids of what values need: the search stops there.
+        ours: ids of the caller's own containers.
+        cyclic: tensors, by `id`, that their own graph keeps if nothing else does.
+    """
+    if not targets:
+        return
+    above = _known_above(ties, targets, wanted)
+    found = search_holders([*targets, *above], known=wanted.keys() | _of_roots(ties), ours=ours)
+    try:
+        _take(ties, found, cyclic)
+    finally:
+        found.clear()
+
+
+def _known_above(ties: Ties, targets: Sequence[Any], wanted: dict[int, int]) -> list[Any]:
+    """Returns the known holders of targets, and theirs, up to what is needed."""
+    seen = {id(target) for target in targets}
+    above, queue = [], deque(seen)
+    while queue:
+        for tie in ties.incoming.get(queue.popleft(), ()):
+            if tie.holder not in seen and tie.holder != ROOT and tie.holder not in wanted:
+                seen.add(tie.holder)
+                above.append(ties.objects[tie.holder])
+                queue.append(tie.holder)
+    return above
+
+
+def _of_roots(ties: Ties) -> set[int]:
+    return {key for key, _ in ties.outgoing.get(ROOT, ())}
+
+
+def _take(ties: Ties, found: Found, cyclic: dict[int, Any]) -> None:
+    objects = found.objects
+    for edge in found.edges:
+        held, holder = objects[edge.held], objects[edge.holder]
+        if not _is_known(ties, held, holder):
+            ties.objects.setdefault(id(holder), holder)
+            ties.add(held, Tie(id(holder), None, None, edge.kind, edge.text))
+    for vertex, (kind, text) in found.roots.items():
+        ties.add(objects[vertex], Tie(ROOT, None, None, kind, text))
+    for vertex in _tops(found):
+        ties.add(objects[vertex], Tie(ROOT, None, None, "garbage", _garbage(objects[vertex])))
+    for vertex in found.loose:
+        thing = objects[vertex]
+        if vertex not in found.roots and not ties.incoming.get(id(thing)):
+            kind, text = ("cycle", CYCLE) if id(thing) in cyclic else ("cpp", "C++ code")
+            ties.add(thing, Tie(ROOT, None, None, kind, text))
+
+
+def _is_known(ties: Ties, held: Any, holder: Any) -> bool:
+    return any(tie.holder == id(holder) for tie in ties.incoming.get(id(held), ()))
+
+
+def _tops(found: Found) -> list[int]:
+    """Returns, for each heap of garbage, the object that is farthest from the targets."""
+    above: dict[int, list[int]] = {}
+    for edge in found.edges:
+        above.setdefault(edge.held, []).append(edge.holder)
+    tops, seen = [], set[int]()
+    for start in sorted(found.unreachable):
+        if start in seen:
+            continue
+        queue, last = deque((start,)), start
+        seen.add(start)
+        while queue:
+            last = queue.popleft()
+            for holder in above.get(last, ()):
+                if holder not in seen and holder in found.unreachable:
+                    seen.add(holder)
+                    queue.append(holder)
+        tops.append(last)
+    return tops
+
+
+def _garbage(thing: Any) -> str:
+    return f"garbage: {type_name(type(thing))} object"

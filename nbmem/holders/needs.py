@@ -1,0 +1,59 @@
+"""Which of all tensors and ways a value of the user's needs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from nbmem.holders.index import is_tensor
+from nbmem.holders.wanted import find_wanted, wants
+from nbmem.holders.ways import ways_to
+from nbmem.inventory.paths import Step
+
+if TYPE_CHECKING:
+    from collections.abc import Container
+
+    from nbmem.holders.index import StorageIndex
+    from nbmem.holders.ties import Ties
+    from nbmem.holders.ways import Way
+
+
+class Needs:
+    """What values need, asked of the ties.
+
+    Args:
+        ties: all ways between objects.
+        used: texts of roots besides variables whose objects are in use.
+    """
+
+    def __init__(self, ties: Ties, used: Container[str]) -> None:
+        self.states = find_wanted(ties, roots=used)
+        self.besides_optimizers = find_wanted(ties, roots=used, without_optimizers=True)
+        self._ties = ties
+        self._used = used
+
+    def clear(self) -> None:
+        """Lets go of everything."""
+        self.states.clear()
+        self.besides_optimizers.clear()
+
+    def storages(self, index: StorageIndex) -> set[int]:
+        """Returns the serials of the storages that some value needs."""
+        return {
+            serial
+            for key, state in self.states.items()
+            if index.known(key) and wants(state, self._ties.objects[key])
+            for serial in index.known(key)
+        }
+
+    def needs(self, way: Way) -> bool:
+        """Returns whether it is by this way that a value needs the tensor at its end."""
+        first, last = way.ties[0], way.objects[-1]
+        if first.step is Step.OUTPUT or (first.step is Step.ROOT and first.key not in self._used):
+            return False
+        if not all(self.states.get(id(thing), 0) for thing in way.objects):
+            return False
+        return not is_tensor(last) or wants(self.states[id(last)], last)
+
+    def ways_of_values(self, thing: Any) -> list[Way]:
+        """Returns the ways by which values need an object, shortest first."""
+        return [way for way in ways_to(self._ties, thing)[0] if self.needs(way)]

@@ -1,0 +1,164 @@
+"""The heap turned round: one pass over it tells who refers to an object, for objects of any depth.
+
+`gc.get_referrers` compares every reference on the heap with every object it is asked for, and must
+be asked again for each level. Here the references are copied once, as addresses, and sorted by what
+they lead to; finding the holders of one object is then a search in a sorted array.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import sys
+from array import array
+from bisect import bisect_left, bisect_right
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+CHUNK = 128
+"""Objects asked for their references in one call."""
+BLOCK = 1 << 18
+"""References copied before they are sifted."""
+_MASK = (1 << 24) - 1
+_SIGN, _RANGE = 1 << 31, 1 << 32
+
+
+def _copy_raw(items: list[Any]) -> bytes:
+    """Returns the addresses of a list's items: a copy of the array that the list keeps."""
+    start = ctypes.c_void_p.from_address(id(items) + _AT).value
+    return ctypes.string_at(start, len(items) * 8) if items else b""
+
+
+def _copy_plain(items: list[Any]) -> bytes:
+    return array("q", map(id, items)).tobytes()
+
+
+_AT = list.__basicsize__ - 16
+"""Where in a list's own memory CPython has the pointer to its items."""
+
+
+def _choose_copy() -> Callable[[list[Any]], bytes]:
+    probe = [object(), [], gc, object()]
+    right = sys.implementation.name == "cpython" and ctypes.sizeof(ctypes.c_void_p) == 8
+    sound = right and list.__basicsize__ in (40, 48, 56)
+    return _copy_raw if sound and _copy_raw(probe) == _copy_plain(probe) else _copy_plain
+
+
+addresses_of = _choose_copy()
+"""Returns the ids of a list's items as bytes, 8 each."""
+
+
+class References:
+    """Every reference between these objects. Holds them strongly until `clear`.
+
+    Args:
+        objects: what to look at: in most cases `gc.get_objects()`.
+        also: objects that are asked for, wherever they are.
+    """
+
+    def __init__(self, objects: list[Any], also: list[Any]) -> None:
+        self._objects = objects
+        self._starts = array("q", [0])
+        """For each chunk: how many references the chunks before it have."""
+        self._ends: dict[int, list[int]] = {}
+        """By chunk that was looked into: the same within it, after each of its objects."""
+        self._keys, self._positions = self._read(also)
+
+    def clear(self) -> None:
+        """Lets go of everything."""
+        self._objects.clear()
+        self._ends.clear()
+        self._keys = self._positions = self._starts = array("q")
+
+    def holders_of(self, thing: Any) -> list[Any]:
+        """Returns the objects that refer to it, each as many times as it does."""
+        keys, key = self._keys, _key(id(thing))
+        first = bisect_left(keys, key)
+        if first == len(keys) or keys[first] != key:
+            return []
+        last = bisect_right(keys, key, first)
+        found = (self._holder(position, thing) for position in self._positions[first:last])
+        return [holder for holder in found if holder is not None]
+
+    def _holder(self, position: int, thing: Any) -> Any:
+        chunk = bisect_right(self._starts, position) - 1
+        ends = self._ends.get(chunk)
+        if ends is None:
+            counts = map(len, map(gc.get_referents, self._chunk(chunk)))
+            ends = self._ends[chunk] = list(accumulate(counts))
+        index = bisect_right(ends, position - self._starts[chunk])
+        if index < len(ends):
+            holder = self._objects[chunk * CHUNK + index]
+            if _refers(holder, thing):
+                return holder
+        return self._look_again(chunk, thing)
+
+    def _look_again(self, chunk: int, thing: Any) -> Any:
+        """Looks for a holder where another thread moved things, or two addresses share a key."""
+        for holder in self._chunk(chunk):
+            if _refers(holder, thing):
+                return holder
+        return None
+
+    def _chunk(self, chunk: int) -> list[Any]:
+        return self._objects[chunk * CHUNK : (chunk + 1) * CHUNK]
+
+    # -- the pass --------------------------------------------------------------------------------
+
+    def _read(self, also: list[Any]) -> tuple[array[int], array[int]]:
+        """Returns a key for each reference to one of the objects, sorted, and its position."""
+        wanted = torch.zeros(_MASK + 1, dtype=torch.bool, device="cpu")
+        for items in (self._objects, also):
+            if items:
+                wanted[(_tensor(bytearray(addresses_of(items))) >> 4) & _MASK] = True
+        keys, positions = [], []
+        for start, block in self._blocks():
+            shifted = _tensor(block) >> 4
+            kept = wanted[shifted & _MASK].nonzero().squeeze(1)
+            keys.append(shifted[kept].to(torch.int32))
+            positions.append((kept + start).to(torch.int32))
+        if not keys:
+            return array("i"), array("i")
+        ordered, order = torch.cat(keys).sort()
+        return _array(ordered), _array(torch.cat(positions)[order])
+
+    def _blocks(self) -> Iterator[tuple[int, bytearray]]:
+        """Goes through the addresses of all references, with the position of each first one."""
+        objects, referents, starts = self._objects, gc.get_referents, self._starts
+        copy, total, first, block = addresses_of, 0, 0, bytearray()
+        for index in range(0, len(objects), CHUNK):
+            held = referents(*objects[index : index + CHUNK])
+            block += copy(held)
+            total += len(held)
+            starts.append(total)
+            if total - first >= BLOCK:
+                yield first, block
+                first, block = total, bytearray()
+        if block:
+            yield first, block
+
+
+def _key(address: int) -> int:
+    """Returns what stands for an address in the sorted array: 32 of its bits, signed."""
+    key = (address >> 4) % _RANGE
+    return key - _RANGE if key >= _SIGN else key
+
+
+def _refers(holder: Any, thing: Any) -> bool:
+    return any(held is thing for held in gc.get_referents(holder))
+
+
+def _tensor(block: bytearray) -> torch.Tensor:
+    return torch.frombuffer(block, dtype=torch.int64)
+
+
+def _array(tensor: torch.Tensor) -> array[int]:
+    copy = array("i", bytes(4 * len(tensor)))
+    if copy:
+        torch.frombuffer(copy, dtype=torch.int32).copy_(tensor)
+    return copy

@@ -1,0 +1,223 @@
+"""The search upwards: what holds objects, over the whole heap, to any depth.
+
+    targets ──> who refers to them ──> who refers to those ──> … ──> roots, what is known, garbage
+
+One pass turns the references of the heap round (`references`); the search then goes from object to
+object. What refers to an object but is unseen by the garbage collector shows in the object's
+reference count: more references than holders were found for. `beginnings` knows roots, `edges`
+labels what was found. Nothing of the user's is called.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from nbmem.heap.storages import bare_torch
+from nbmem.holders.beginnings import Beginnings
+from nbmem.holders.edges import label_edges
+from nbmem.holders.references import References
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Sequence
+
+MOST_OBJECTS = 100_000
+"""Objects that one search looks up the holders of."""
+
+
+class Edge(NamedTuple):
+    """One way in which an object is held."""
+
+    holder: int
+    """Index into `Found.objects`."""
+    held: int
+    kind: str
+    """As in `PathStep.kind`."""
+    text: str
+    """As in `PathStep.text`."""
+
+
+@dataclass(slots=True, eq=False)
+class Found:
+    """What holds the targets. It holds all of it strongly, until `clear`."""
+
+    objects: list[Any] = field(default_factory=list)
+    """The targets come first; then what holds them, the nearest first."""
+    edges: list[Edge] = field(default_factory=list)
+    roots: dict[int, tuple[str, str]] = field(default_factory=dict)
+    """Where chains begin, by index: kind and text of modules, classes and running frames."""
+    known: set[int] = field(default_factory=set)
+    """Objects that the caller knows already: what holds them was not searched."""
+    loose: dict[int, int] = field(default_factory=dict)
+    """How many references to an object have no holder that Python shows: C++ has them, or objects
+    that the garbage collector does not see."""
+    unreachable: set[int] = field(default_factory=set)
+    """Objects to which no root, nothing known and no loose reference leads: `gc.collect()` would
+    free them."""
+    cut: bool = False
+    """A limit ended the search: there are more holders than are told."""
+
+    def clear(self) -> None:
+        """Lets go of everything."""
+        for part in (self.objects, self.edges, self.roots, self.known, self.loose):
+            part.clear()
+        self.unreachable.clear()
+
+
+def search_holders(
+    targets: Sequence[Any],
+    *,
+    known: Container[int] = (),
+    ours: Container[int] = (),
+    most_objects: int = MOST_OBJECTS,
+) -> Found:
+    """Returns what holds these objects, what holds that, and so on up to where chains begin.
+
+    Args:
+        targets: each once.
+        known: ids of objects at which to stop.
+        ours: ids of the caller's own containers, which are no holders.
+        most_objects: objects whose holders are looked up, the nearest to the targets first.
+    """
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        with bare_torch():
+            return _Search(targets, known, ours).run(most_objects)
+    finally:
+        if collecting:
+            gc.enable()
+
+
+class _Search:
+    """One search in the making."""
+
+    def __init__(
+        self, targets: Sequence[Any], known: Container[int], ours: Container[int]
+    ) -> None:
+        self._references = References(gc.get_objects(), list(targets))
+        self._given = id(targets)
+        self._known = known
+        self._ours = ours
+        self._beginnings = Beginnings()
+        self._found = Found()
+        self._index: dict[int, int] = {}
+        self._holders: dict[int, Counter[int]] = {}
+        """By index, for each object whose holders were looked up: how often each refers to it."""
+        self._own: Counter[int] = Counter()
+        """By index: references that the caller's own containers have."""
+        for target in targets:
+            self._enter(target)
+        self._targets = len(self._found.objects)
+
+    def run(self, most: int) -> Found:
+        found = self._found
+        try:
+            self._climb(most)
+            self._references.clear()
+            self._count()
+            self._forget_ours()
+            self._find_unreachable()
+            label_edges(found, self._holders, self._targets, Edge)
+            return found
+        finally:
+            self._references.clear()
+            self._beginnings.clear()
+
+    def _enter(self, thing: Any) -> int:
+        """Returns the object's index; what is new and may be a holder's end is told as such."""
+        index = self._index.get(id(thing))
+        if index is not None:
+            return index
+        found = self._found
+        index = self._index[id(thing)] = len(found.objects)
+        found.objects.append(thing)
+        if id(thing) in self._known:
+            found.known.add(index)
+        elif (root := self._beginnings.find(thing)) is not None:
+            found.roots[index] = root
+        return index
+
+    def _climb(self, most: int) -> None:
+        found, at, looked_up = self._found, 0, 0
+        while at < len(found.objects):
+            if at not in found.known and at not in found.roots:
+                if looked_up >= most:
+                    found.cut = True
+                    return
+                looked_up += 1
+                self._look_up(at)
+            at += 1
+
+    def _look_up(self, at: int) -> None:
+        holders = self._holders[at] = Counter()
+        for holder in self._references.holders_of(self._found.objects[at]):
+            if self._is_ours(holder):
+                self._own[at] += 1
+            else:
+                holders[self._enter(self._beginnings.owner_of(holder))] += 1
+
+    def _is_ours(self, holder: Any) -> bool:
+        key = id(holder)
+        return key == self._given or key in self._ours or self._beginnings.is_ours(holder)
+
+    # -- what the references say -----------------------------------------------------------------
+
+    def _count(self) -> None:
+        """Compares reference counts with the references found."""
+        objects, loose = self._found.objects, self._found.loose
+        counts = list(map(sys.getrefcount, objects))
+        for at, holders in self._holders.items():
+            unseen = counts[at] - _OVERHEAD - holders.total() - self._own[at]
+            unseen -= self._beginnings.references_to(objects[at])
+            if unseen > 0:
+                loose[at] = unseen
+
+    def _forget_ours(self) -> None:
+        """Takes away what only the caller's containers hold, level by level: it is the caller's."""
+        held = _turn_round(self._holders)
+        queue = [at for at in self._holders if self._is_only_ours(at)]
+        while queue:
+            at = queue.pop()
+            del self._holders[at]
+            for below in held.get(at, ()):
+                holders = self._holders.get(below)
+                if holders is not None and at in holders:
+                    self._own[below] += holders.pop(at)
+                    if self._is_only_ours(below):
+                        queue.append(below)
+
+    def _is_only_ours(self, at: int) -> bool:
+        here = self._holders[at]
+        return at >= self._targets and self._own[at] > 0 and not here and at not in self._found.loose
+
+    def _find_unreachable(self) -> None:
+        found, held = self._found, _turn_round(self._holders)
+        alive = [*found.roots, *found.known, *found.loose]
+        alive += [at for at in range(len(found.objects)) if found.cut and at not in self._holders]
+        reached = set(alive)
+        while alive:
+            for below in held.get(alive.pop(), ()):
+                if below not in reached:
+                    reached.add(below)
+                    alive.append(below)
+        found.unreachable = set(self._holders) - reached
+
+
+def _turn_round(holders: dict[int, Counter[int]]) -> dict[int, list[int]]:
+    held: dict[int, list[int]] = {}
+    for below, above in holders.items():
+        for at in above:
+            held.setdefault(at, []).append(below)
+    return held
+
+
+def _overhead() -> int:
+    """Returns what `sys.getrefcount` counts of ours for an object in one list of ours."""
+    return list(map(sys.getrefcount, [object()]))[0]
+
+
+_OVERHEAD = _overhead()

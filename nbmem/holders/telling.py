@@ -1,0 +1,86 @@
+"""Chains in words, by storage, and the places where each can be cut."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from nbmem.holders.ways import Way, ways_to
+from nbmem.holders.web import CutPoint
+from nbmem.records import Chain, HeldStorage, PathStep, SuspendedFact
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from nbmem.heap import StorageRef
+    from nbmem.holders.needs import Needs
+    from nbmem.holders.saved import Group
+    from nbmem.holders.ties import Ties
+    from nbmem.holders.words import WordWriter
+
+_COMPARED = 8
+"""Cut points looked back at for one that was noted already."""
+
+
+class Teller:
+    """Writes chains; `points` takes up where they can be cut."""
+
+    def __init__(
+        self, ties: Ties, needs: Needs, writer: WordWriter, points: dict[str, list[CutPoint]]
+    ) -> None:
+        self._ties = ties
+        self._needs = needs
+        self._writer = writer
+        self._points = points
+        self._chains: dict[int, list[Chain]] = {}
+        self._more: dict[int, int] = {}
+
+    def tell_tensor(self, serial: int, thing: Any) -> None:
+        """Tells every way to one tensor of a storage."""
+        ways, more = ways_to(self._ties, thing)
+        self._more[serial] = self._more.get(serial, 0) + more
+        for way in ways:
+            needed = self._needs.needs(way)
+            cut = self._writer.find_cut(way, wanted=needed)
+            self._note(serial, self._writer.write(way, cut, wanted=needed), way, cut.at)
+
+    def tell_saved(self, serial: int, group: Group) -> None:
+        """Tells by which tensors' graphs of one group a storage is kept."""
+        saved = group.saved[serial]
+        root = self._ties.objects.get(saved.root)
+        ways = ways_to(self._ties, root)[0] if root is not None else []
+        for way in self._needs.ways_of_values(root) or ways:
+            cut = self._writer.find_cut(way, wanted=False)
+            text, holder, at = cut.text, cut.holder, cut.at
+            if group.wanted:
+                text, holder, at = group.cut, group.holder, len(way.objects) - 1
+            below = (PathStep("graph", "graph"), PathStep("saved", f"saved by {saved.kind}"))
+            chain = Chain((*self._writer.steps(way), *below), holder, False, text)
+            self._note(serial, chain, way, at)
+
+    def _note(self, serial: int, chain: Chain, way: Way, at: int) -> None:
+        chains = self._chains.setdefault(serial, [])
+        if all(one.text != chain.text for one in chains):
+            chains.append(chain)
+        points = self._points.setdefault(chain.cut, [])
+        if all(one.way != way for one in points[-_COMPARED:]):
+            points.append(CutPoint(chain.cut, chain.holder, chain, way, at))
+
+    def held(self, ref: StorageRef, *, wanted: bool) -> HeldStorage:
+        """Returns what was told of one storage."""
+        chains = self._chains.get(ref.serial) or [_UNSEEN]
+        chains = sorted(chains, key=lambda chain: len(chain.steps))
+        more = self._more.get(ref.serial, 0)
+        return HeldStorage(ref.serial, ref.bytes, tuple(chains), more, wanted)
+
+    def suspended(self) -> Iterable[SuspendedFact]:
+        """Goes through the generators and iterators that chains lead through."""
+        by_cut: dict[str, tuple[str, set[int]]] = {}
+        for serial, chains in self._chains.items():
+            for chain in chains:
+                if chain.holder in ("suspended_frame", "iterator_buffer"):
+                    by_cut.setdefault(chain.cut, (chain.holder, set()))[1].add(serial)
+        for cut, (holder, keys) in by_cut.items():
+            yield SuspendedFact(cut, holder, tuple(sorted(keys)), max(keys))
+
+
+_UNSEEN = Chain((PathStep("cpp", "C++ code that torch shows nobody"),), "cpp", False, "C++ code")

@@ -1,0 +1,123 @@
+"""What the values that a user can name need: by which steps a value holds what it is made of.
+
+A list needs its items, a model its parameters, a function what its closure holds. A hook, a frame,
+an autograd graph, a list that only a closure knows: what these hold goes beyond any value.
+"""
+
+from __future__ import annotations
+
+import re
+import types
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from nbmem.heap.scan import find_instances
+from nbmem.holders.ties import ROOT, Tie, Ties
+from nbmem.inventory.paths import Step
+
+if TYPE_CHECKING:
+    from collections.abc import Container
+
+NOT, HIDDEN, PART, VALUE = range(4)
+"""Not needed; inside a container that only a function knows; part of something that is needed (a
+function, a hook); a value."""
+
+_THROWAWAY = re.compile(r"_+\Z")
+_BEYOND = frozenset((Step.ROOT, Step.OUTPUT, Step.FRAME, Step.LOCAL))
+_HOOKED = (torch.nn.Module, torch.Tensor, torch.optim.Optimizer)
+_WHOLE = (torch.Tensor, torch.UntypedStorage, torch.nn.Module, torch.optim.Optimizer)
+_GROWING = (list, dict, set, deque)
+_BUFFERS = frozenset(("_tee_dataobject", "_tee", "cycle", "_lru_cache_wrapper"))
+_is_leaf = vars(torch._C.TensorBase)["is_leaf"].__get__
+_requires_grad = vars(torch._C.TensorBase)["requires_grad"].__get__
+
+
+def is_throwaway(name: object) -> bool:
+    """Returns whether a variable's name, made of `_` alone, says that nobody wants its value."""
+    return type(name) is str and _THROWAWAY.match(name) is not None
+
+
+def find_wanted(
+    ties: Ties, *, roots: Container[str] = (), without_optimizers: bool = False
+) -> dict[int, int]:
+    """Returns how each object is needed (`PART`, `VALUE`, …), by id; what is not needed is absent.
+
+    Args:
+        ties: all ways between objects.
+        roots: texts of roots other than variables whose objects are in use.
+        without_optimizers: do not go through optimizers: what is left is needed besides them.
+    """
+    living = _living_classes(ties)
+    found: dict[int, int] = {}
+    queue = deque[int]()
+
+    def reach(key: int, state: int) -> None:
+        if state > found.get(key, NOT):
+            found[key] = state
+            queue.append(key)
+
+    for key, tie in ties.outgoing.get(ROOT, ()):
+        named = tie.step is Step.VARIABLE and not is_throwaway(tie.key)
+        reach(key, VALUE if named or tie.key in roots else NOT)
+    while queue:
+        key = queue.popleft()
+        holder, state = ties.objects[key], found[key]
+        if without_optimizers and issubclass(type(holder), torch.optim.Optimizer):
+            continue
+        for child, tie in ties.outgoing.get(key, ()):
+            reach(child, _state_of(state, holder, tie, ties.objects[child], living))
+    return found
+
+
+def wants(state: int, thing: Any) -> bool:
+    """Returns whether a tensor that was reached in this state is needed."""
+    if state != HIDDEN:
+        return state > NOT
+    if issubclass(type(thing), torch.UntypedStorage):
+        return False
+    return bool(_is_leaf(thing) and _requires_grad(thing))
+
+
+def _state_of(state: int, holder: Any, tie: Tie, child: Any, living: set[int]) -> int:
+    kind, step = type(holder), tie.step
+    if step in _BEYOND or (step is Step.INSIDE_AT and kind.__name__ in _BUFFERS):
+        return NOT
+    if step is Step.GRADIENT:
+        return VALUE
+    if step is Step.ATTRIBUTE and issubclass(kind, _HOOKED) and _is_hooks(tie.key):
+        return PART
+    if kind is torch.Tensor or kind is torch.nn.Parameter:
+        return NOT  # an attribute that somebody put on it
+    if issubclass(kind, type):
+        return VALUE if id(holder) in living else _as_part(child)
+    if state == HIDDEN:
+        return HIDDEN
+    if state == PART or kind is types.FunctionType:
+        return _as_part(child)
+    return VALUE
+
+
+def _as_part(child: Any) -> int:
+    """Returns how something is needed that a function, a hook or a class holds."""
+    kind = type(child)
+    if issubclass(kind, _WHOLE):
+        return VALUE
+    return HIDDEN if issubclass(kind, _GROWING) else PART
+
+
+def _is_hooks(name: object) -> bool:
+    return type(name) is str and name.endswith("_hooks")
+
+
+def _living_classes(ties: Ties) -> set[int]:
+    """Returns the ids of classes with containers of their own of which an instance lives."""
+    classes: list[Any] = []
+    for key, ways in ties.outgoing.items():
+        holder = ties.objects.get(key)
+        if issubclass(type(holder), type) and any(
+            issubclass(type(ties.objects[child]), _GROWING) for child, _ in ways
+        ):
+            classes.append(holder)
+    return {id(type(item)) for item in find_instances(classes)} if classes else set()

@@ -1,0 +1,243 @@
+"""How a web is made."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from nbmem.heap import scan_heap
+from nbmem.heap.storages import gradient_of
+from nbmem.holders.facts import (
+    base_of,
+    gradient_facts,
+    lost_parameters,
+    parameters_of,
+    state_fact,
+    view_fact,
+)
+from nbmem.holders.finding import find_others
+from nbmem.holders.grouping import GraphGroups
+from nbmem.holders.index import StorageIndex, is_tensor
+from nbmem.holders.needs import Needs
+from nbmem.holders.telling import Teller
+from nbmem.holders.ties import Ties, tie_up
+from nbmem.holders.web import Web
+from nbmem.holders.words import WordWriter
+from nbmem.inventory.gradients import reach_gradients
+from nbmem.inventory.names import write_names
+from nbmem.inventory.walk import NameWalk
+from nbmem.records import GradientFact, Holders, Note, StateFact, ViewFact, write_path
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from nbmem.heap import HeapScan, StorageTable
+    from nbmem.holders.roots import Root
+    from nbmem.inventory.trail import Trail
+
+_MOST_TARGETS = 2_000
+"""Tensors for which the heap is searched upwards."""
+_USED = ("running",)
+"""Kinds of roots whose objects are in use."""
+
+
+class Weaver:
+    """Makes one web.
+
+    Args:
+        table: takes up what the scan finds.
+        roots: what holds things besides names.
+        threshold: bytes below which facts about one storage are not worth telling.
+    """
+
+    def __init__(self, table: StorageTable, roots: Sequence[Root], threshold: int) -> None:
+        self._web = Web()
+        self._roots = {root.text: root for root in roots}
+        self._threshold = threshold
+        self._ties = Ties()
+        self._index = StorageIndex(table)
+        self._table = table
+        self._texts: dict[int, str] = {}
+        """Names of tensors, by `id`."""
+        self._notes: list[Note] = []
+        self._needs: Needs
+        self._groups: GraphGroups
+        self._writer: WordWriter
+        self._needed: set[int] = set()
+
+    def weave(
+        self,
+        names: Mapping[str, object],
+        outputs: Mapping[str, object],
+        asked: Collection[int],
+        made_in: Callable[[int], int | None],
+        budget: float | None,
+    ) -> Web:
+        """Returns the web; see `open_web`."""
+        try:
+            first = self._walk(names, outputs, budget)
+            complete = not self._notes or all(note.code != "budget" for note in self._notes)
+            self._writer = WordWriter(outputs, self._roots)
+            with scan_heap(self._table, first=first) as scan:
+                first.clear()
+                self._read(scan)
+            gradients, states, views = self._read_facts()
+            graphs = tuple(self._groups.facts(self._needed, self._index, made_in))
+            self._search()
+            teller = self._tell(asked)
+            held = [
+                teller.held(ref, wanted=serial in self._needed)
+                for serial, ref in self._index.refs.items()
+                if self._is_told(serial, asked) and ref() is not None
+            ]
+            held.sort(key=lambda one: (-one.bytes, one.key))
+            suspended = tuple(teller.suspended())
+            facts = (graphs, views, gradients, states, suspended)
+            self._web.holders = Holders(tuple(held), *facts, complete, tuple(self._notes))
+            return self._web
+        finally:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        self._ties.clear()
+        self._index.clear()
+        self._roots.clear()
+
+    def _is_told(self, serial: int, asked: Collection[int]) -> bool:
+        return serial not in self._needed or serial in asked
+
+    # -- names and graphs --------------------------------------------------------------------
+
+    def _walk(
+        self, names: Mapping[str, object], outputs: Mapping[str, object], budget: float | None
+    ) -> list[Any]:
+        """Returns what the scan begins at, besides what it finds."""
+        others = [(root.text, root.thing) for root in self._roots.values()]
+        trail = NameWalk(budget).run(names, outputs, others)
+        try:
+            reach_gradients(trail)
+            self._take_trail(trail)
+            tensors = [t for t in trail.tensors if issubclass(type(t), torch.Tensor)]
+            return [*(node for node, _ in trail.graphs), *tensors]
+        finally:
+            trail.clear()
+
+    def _take_trail(self, trail: Trail) -> None:
+        texts = write_names(trail).texts
+        for index, thing in enumerate(trail.tensors):
+            link = trail.first_link(index)
+            if link < len(texts):
+                self._texts[id(thing)] = texts[link]
+        self._ties = tie_up(trail, texts)
+        self._notes += trail.notes
+
+    def _read(self, scan: HeapScan) -> None:
+        things = [thing for thing in self._ties.objects.values() if is_tensor(thing)]
+        self._index.take(scan, things)
+        used = {text for text, root in self._roots.items() if root.kind in _USED}
+        self._needs = Needs(self._ties, used)
+        self._needed = self._needs.storages(self._index)
+        self._groups = GraphGroups(self._ties, self._needs, self._writer)
+        self._groups.read(scan, self._index)
+        self._notes += scan.notes
+
+    # -- facts -------------------------------------------------------------------------------
+
+    def _read_facts(
+        self,
+    ) -> tuple[tuple[GradientFact, ...], tuple[StateFact, ...], tuple[ViewFact, ...]]:
+        optimizers = self._find_optimizers()
+        gradients = self._gradient_facts(optimizers)
+        states = [self._state_fact(name, one) for name, one in optimizers]
+        views = [self._view_fact(serial) for serial in self._needed]
+        return gradients, tuple(filter(None, states)), tuple(filter(None, views))
+
+    def _find_optimizers(self) -> list[tuple[str, Any]]:
+        """Returns the optimizers that values need, by name."""
+        found = []
+        for key, thing in self._ties.objects.items():
+            if issubclass(type(thing), torch.optim.Optimizer) and self._needs.states.get(key):
+                ways = self._needs.ways_of_values(thing)
+                if ways:
+                    found.append((write_path(self._writer.steps(ways[0])), thing))
+        return found
+
+    def _gradient_facts(self, optimizers: list[tuple[str, Any]]) -> tuple[GradientFact, ...]:
+        stepped_by = {id(p): name for name, one in optimizers for p in parameters_of(one)}
+        owners = [
+            (thing, self._texts[key])
+            for key, thing in self._ties.objects.items()
+            if key in self._texts and self._needs.states.get(key)
+            if issubclass(type(thing), torch.Tensor)
+        ]
+        sizes = {serial: ref.bytes for serial, ref in self._index.refs.items()}
+        facts = gradient_facts(owners, self._index.serials_of, sizes, stepped_by)
+        told = {fact.key for fact in facts}
+        for owner, _ in owners:
+            gradient = gradient_of(owner)
+            for serial in () if gradient is None else self._index.serials_of(gradient):
+                if serial in told:
+                    self._web.owners.setdefault(serial, []).append(owner)
+        return tuple(facts)
+
+    def _state_fact(self, name: str, optimizer: Any) -> StateFact | None:
+        besides = self._needs.besides_optimizers
+        fact = state_fact(optimizer, name, besides, self._index.serials_of)
+        if fact is not None:
+            self._web.optimizers[name] = optimizer
+            self._web.lost[name] = lost_parameters(optimizer, besides)
+        return fact
+
+    def _view_fact(self, serial: int) -> ViewFact | None:
+        ref = self._index.refs.get(serial)
+        if ref is None or ref.bytes < max(self._threshold, 1):
+            return None
+        tensors = self._shown(self._index.over.get(serial, []))
+        fact = view_fact(ref, tensors, lambda tensor: self._texts.get(id(tensor), ""))
+        if fact is not None:
+            self._web.tensors[serial] = list(tensors)
+        return fact
+
+    def _shown(self, tensors: list[Any]) -> list[Any]:
+        """Leaves out bases that only their views keep: no tensor of the user's shows these."""
+        bases = {id(base_of(t)) for t in tensors if issubclass(type(t), torch.Tensor)}
+        return [t for t in tensors if id(t) in self._ties.incoming or id(t) not in bases]
+
+    # -- upwards -----------------------------------------------------------------------------
+
+    def _search(self) -> None:
+        """Asks the heap who else holds what no value needs."""
+        lost = [ref for serial, ref in self._index.refs.items() if serial not in self._needed]
+        lost.sort(key=lambda ref: -ref.bytes)
+        targets = [
+            thing
+            for ref in lost
+            for thing in self._index.over.get(ref.serial, ())
+            if not self._index.was_looked_up(thing)
+        ]
+        if len(targets) > _MOST_TARGETS:
+            left = f"{len(targets) - _MOST_TARGETS:,} small tensors were not searched for holders."
+            self._notes.append(Note("holders", "budget", left))
+        states, cyclic = self._needs.states, self._groups.cyclic
+        find_others(self._ties, targets[:_MOST_TARGETS], states, self._ours(), cyclic)
+
+    def _ours(self) -> set[int]:
+        """Returns the ids of what we hold tensors in ourselves."""
+        web = self._web
+        tables: list[dict[Any, Any]] = [self._index.over, web.tensors, web.owners, web.lost]
+        inner = {id(values) for table in tables for values in table.values()}
+        others = (self._ties.objects, web.optimizers, self._groups.cyclic)
+        return inner | {id(table) for table in (*tables, *others)}
+
+    def _tell(self, asked: Collection[int]) -> Teller:
+        teller = Teller(self._ties, self._needs, self._writer, self._web.points)
+        for serial in self._index.refs:
+            if self._is_told(serial, asked):
+                for thing in self._index.over.get(serial, ()):
+                    teller.tell_tensor(serial, thing)
+        for group in self._groups.all():
+            for serial in group.saved:
+                if self._is_told(serial, asked):
+                    teller.tell_saved(serial, group)
+        return teller
