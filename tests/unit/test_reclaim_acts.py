@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import collections
+import dataclasses
 import gc
 import inspect
+import math
 import sys
 import traceback
 import weakref
 
 import pytest
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
 
+from nbmem.reclaim.detaching import Target, detach_graphs
 from nbmem.reclaim.tracebacks import release_error
 
 
@@ -259,3 +264,172 @@ def test_attributes_of_the_users_on_an_error_stay():
     error.batch = torch.ones(3)
     release_error(error)
     assert 3.0 == error.batch.sum().item()
+
+
+# Graphs.
+
+
+def lossy(count=3, size=1000):
+    """Returns losses whose graphs each keep `size` floats, and what sees those storages."""
+    weight = torch.ones(size, requires_grad=True)
+    losses = [(weight * (step + 1.0)).exp().mean() for step in range(count)]
+    refs = [StorageWeakRef(saved(loss).untyped_storage()) for loss in losses]
+    return losses, refs
+
+
+def saved(loss):
+    """What the exp in a loss's graph saved: its result."""
+    return loss.grad_fn.next_functions[0][0]._raw_saved_result.data
+
+
+def gone(refs):
+    return [ref.expired() for ref in refs]
+
+
+def test_list_of_losses_keeps_its_objects_and_numbers():
+    losses, refs = lossy()
+    objects, numbers = [id(loss) for loss in losses], [loss.item() for loss in losses]
+    outcome = detach_graphs([Target(f"losses[{i}]", loss) for i, loss in enumerate(losses)])
+    assert [True] * 3 == gone(refs)
+    assert objects == [id(loss) for loss in losses]
+    assert numbers == [loss.item() for loss in losses]
+    assert [(False, None)] * 3 == [(loss.requires_grad, loss.grad_fn) for loss in losses]
+    assert ["detach 3 tensors: losses[0], losses[1], losses[2]"] == outcome.done
+
+
+def test_view_with_a_graph_is_detached_in_place_though_torch_refuses():
+    weight = torch.ones(1000, requires_grad=True)
+    whole = weight.exp()
+    seen = StorageWeakRef(whole.grad_fn._raw_saved_result.data.untyped_storage())
+    part = torch.stack([whole.sum(), whole.mean()])[1]
+    del whole
+    with pytest.raises(RuntimeError, match="detach views in-place"):
+        part.detach_()
+    part.label, same = "mean", part
+    before = part.item()
+    detach_graphs([Target("part", part)])
+    assert seen.expired()
+    assert (before, "mean", None) == (same.item(), same.label, same.grad_fn)
+
+
+def test_tensor_in_a_tuple_is_detached_where_it_is():
+    (loss, other), refs = lossy(2)
+    pair = (loss, "train")
+    detach_graphs([Target("pair[0]", pair[0], ({"pair": pair}, pair))])
+    assert [True, False] == gone(refs)
+    assert pair[0] is loss
+    assert other.requires_grad
+
+
+def test_kept_gradient_of_a_detached_tensor_stays():
+    weight = torch.ones(4, requires_grad=True)
+    hidden = weight * 2
+    hidden.retain_grad()
+    hidden.sum().backward()
+    view = (weight * 3)[1:]
+    view.retain_grad()
+    view.sum().backward()
+    names = {"view": view}
+    outcome = detach_graphs([Target("hidden", hidden), Target("view", view, (names,))])
+    assert [] == outcome.refused
+    assert [1.0] * 4 == hidden.grad.tolist()
+    assert ([1.0] * 3, None) == (names["view"].grad.tolist(), names["view"].grad_fn)
+
+
+def hidden_states():
+    """A state that the graph of a later result saved, and that result."""
+    weight = torch.ones(1000, requires_grad=True)
+    state = weight * 2
+    return weight, state, state.sin().sum()
+
+
+@pytest.mark.parametrize("keep", [list, tuple, "dict", "attribute", "slot", "deque", "named"])
+def test_state_that_a_pending_graph_saved_is_replaced_and_that_graph_works_on(keep):
+    class Held:
+        pass
+
+    class Slotted:
+        __slots__ = ("state",)
+
+    weight, state, pending = hidden_states()
+    names = {}
+    if keep in ("attribute", "slot"):
+        held = Held() if keep == "attribute" else Slotted()
+        held.state = state
+        read = lambda: names["held"].state  # noqa: E731
+    else:
+        make = {
+            "dict": lambda one: {0: one},
+            "deque": lambda one: collections.deque([one]),
+            "named": lambda one: Pair(one, 5),
+        }.get(keep, lambda one: keep([one]))
+        held = make(state)
+        read = lambda: names["held"][0]  # noqa: E731
+    names["held"] = held
+    outcome = detach_graphs([Target("held[0]", state, (names, held))])
+    assert [] == outcome.refused
+    assert read().grad_fn is None
+    assert type(held) is type(names["held"])
+    assert [2.0] * 1000 == read().tolist()
+    del state, held
+    pending.backward()
+    assert weight.grad[0].item() == pytest.approx(2 * math.cos(2))
+
+
+Pair = collections.namedtuple("Pair", "state step")
+
+
+def test_frozen_dataclass_is_refused_with_the_line_of_code():
+    @dataclasses.dataclass(frozen=True)
+    class Result:
+        state: torch.Tensor
+
+    _, state, pending = hidden_states()
+    result = Result(state)
+    outcome = detach_graphs([Target("result.state", state, ({"result": result}, result))])
+    assert [] == outcome.done
+    assert [
+        "result.state keeps its graph: Result is frozen; `result.state = result.state.detach()`"
+    ] == outcome.refused
+    assert state.requires_grad
+    assert pending.requires_grad
+
+
+def test_states_that_save_one_another_go_from_the_last_to_the_first():
+    weight = torch.ones(100, requires_grad=True)
+    states = [weight * 2]
+    for _ in range(3):
+        states.append(states[-1].sin())
+    objects = list(map(id, states))
+    outcome = detach_graphs([Target(f"states[{i}]", s) for i, s in enumerate(states)])
+    assert [] == outcome.refused
+    assert objects == list(map(id, states))
+    assert [None] * 4 == [state.grad_fn for state in states]
+
+
+def test_leaves_and_tensors_without_a_graph_are_not_touched():
+    weight = torch.ones(3, requires_grad=True)
+    outcome = detach_graphs([Target("weight", weight), Target("x", torch.ones(2))])
+    assert ([], []) == (outcome.done, outcome.refused)
+    assert weight.requires_grad
+
+
+def test_module_keeps_its_attribute_and_its_parameters():
+    model = torch.nn.Linear(4, 4)
+    model.last = model(torch.ones(2, 4))[0]
+    expected = model.last.tolist()
+    detach_graphs([Target("model.last", model.last, ({"model": model}, model))])
+    assert (expected, None) == (model.last.tolist(), model.last.grad_fn)
+    assert all(p.requires_grad for p in model.parameters())
+
+
+def test_subclass_of_tensor_stays_what_it_is():
+    class Labelled(torch.Tensor):
+        pass
+
+    weight = torch.ones(5, requires_grad=True)
+    plain = (weight * 2).as_subclass(Labelled)
+    view = plain[1:]
+    detach_graphs([Target("view", view), Target("plain", plain)])
+    assert [Labelled] * 2 == [type(view), type(plain)]
+    assert [None] * 2 == [view.grad_fn, plain.grad_fn]
