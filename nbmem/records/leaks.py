@@ -65,7 +65,8 @@ class PathStep:
 
     kind: str
     """`variable`, `output`, `traceback`, `frame`, `local`, `list item`, `hook`, `closure`,
-    `graph`, …: what the step is taken in, in words."""
+    `graph`, …: what the step is taken in, in words. A root of kind `cycle` is an autograd graph
+    and Python objects that hold each other, which no collector breaks."""
     text: str
     """`Out[12]`, `train()`, `local 'acts'`, `[3]`, `saved by MulBackward0`."""
 
@@ -222,7 +223,8 @@ class Leak:
     """Bytes alive beyond what the values that the user can name need."""
 
     bytes: int
-    """That go when `remedy` is followed: the sum over `storages`."""
+    """That come back when `remedy` is followed: the sum over `storages`, less what the copy of a
+    small view takes."""
     count: int
     """Storages."""
     kind: str

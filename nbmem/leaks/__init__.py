@@ -1,0 +1,7 @@
+"""Which of the bytes alive are a leak: a pure function of records, with its sentences."""
+
+from nbmem.leaks.judge import judge_leaks
+from nbmem.leaks.moment import CellRuns
+from nbmem.leaks.words import explain_holder, explain_kind
+
+__all__ = ["CellRuns", "explain_holder", "explain_kind", "judge_leaks"]

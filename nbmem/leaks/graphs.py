@@ -1,0 +1,41 @@
+"""Whether a graph, a generator or a task still has work to do, or is left over."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nbmem.records import GraphFact
+
+if TYPE_CHECKING:
+    from nbmem.leaks.moment import Moment
+
+STEPPED, BACKPROPAGATED, MANY = "stepped", "backpropagated", "many"
+SUPERSEDED, OLD = "superseded", "old"
+GRAPH_REASONS = frozenset({STEPPED, BACKPROPAGATED, MANY, SUPERSEDED, OLD})
+LEFT = "left"
+"""A generator, an iterator or a task that no longer moves."""
+WAITING = frozenset({"suspended_frame", "iterator_buffer", "async_task"})
+"""Holders that wait in the middle and may go on."""
+
+
+def why_graph(fact: GraphFact, moment: Moment) -> str | None:
+    """Returns why nobody will call `backward()` through graphs; None: it may well come.
+
+    Two losses of one cell are both pending, although the later one supersedes the earlier: a
+    superseded graph counts only where it is not of the last cell that ran.
+    """
+    if fact.stepped:
+        return STEPPED
+    if fact.backpropagated:
+        return BACKPROPAGATED
+    if fact.roots > 1:
+        return MANY
+    recent = moment.is_recent(fact.newest)
+    if fact.superseded and not recent:
+        return SUPERSEDED
+    return OLD if recent is False else None
+
+
+def why_waiting(newest: int, moment: Moment) -> str | None:
+    """Returns why nobody will go on with what waits; None: it was at work in the last cell."""
+    return LEFT if moment.is_recent(newest) is False else None

@@ -1,0 +1,126 @@
+"""Cells that ran again: copies of earlier runs, and what grows from run to run."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from statistics import median_low
+from typing import TYPE_CHECKING
+
+from nbmem.leaks import words
+from nbmem.leaks.findings import Finding, largest_of, name_of, path_of, root_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from nbmem.leaks.moment import CellRuns, Moment
+    from nbmem.records import Holders
+
+_OF_MODELS = frozenset({"parameter", "buffer"})
+_TELLING = 3
+"""Runs that make a growth: two may be a start."""
+_LAST = 6
+
+
+def is_old_copy(keys: Sequence[int], kind: str, moment: Moment) -> bool:
+    """Returns whether storages are what an older run made, and a newer run has made anew.
+
+    Where parameters and buffers are among them, these tell: gradients and optimizer state of the
+    old model go with it. A shown tensor is IPython's copy in the first place, not the cell's.
+    """
+    of_models = [key for key in keys if moment.records[key].category in _OF_MODELS]
+    if not of_models and kind == "stale_output":
+        return False
+    return all(_copy_of(key, moment) in moment.made_anew for key in of_models or keys)
+
+
+def _copy_of(key: int, moment: Moment) -> tuple[int, str] | None:
+    """Returns (cell, name) of what an older run made; None where no older run did."""
+    origin = moment.origin_of(key)
+    for run in origin.runs if origin is not None and origin.made_as else ():
+        known = moment.runs.get(run.cell)
+        if known is not None and run.run < known.latest and origin is not None:
+            return run.cell, origin.made_as
+    return None
+
+
+def with_growth(findings: Sequence[Finding], moment: Moment) -> list[Finding]:
+    """Returns the findings, with the bytes a run of those that a growing cell adds to.
+
+    What several runs of one cell left with one kind of holder counts together: five entries of the
+    output cache are one growth.
+    """
+    growths = {}
+    alike: dict[tuple[str, str, int | None], list[int]] = defaultdict(list)
+    for finding in findings:
+        alike[finding.kind, finding.holder, _cell_of(finding.keys, moment)] += finding.keys
+    for (kind, holder, cell), keys in alike.items():
+        growths[kind, holder, cell] = None if cell is None else _growth(cell, keys, moment)
+    return [
+        replace(f, growth=f.growth or growths[f.kind, f.holder, _cell_of(f.keys, moment)])
+        for f in findings
+    ]
+
+
+def _cell_of(keys: Sequence[int], moment: Moment) -> int | None:
+    """Returns the growing cell of which runs made all of the storages."""
+    for cell in sorted(moment.runs):
+        if all(moment.run_of(key, cell) is not None for key in keys):
+            return cell if _grows(moment.runs[cell], keys, moment) else None
+    return None
+
+
+def _growth(cell: int, keys: Sequence[int], moment: Moment) -> int | None:
+    made = {key: run for key in keys if (run := moment.run_of(key, cell)) is not None}
+    return _per_run(made, moment) if len(set(made.values())) > 1 else None
+
+
+def _grows(known: CellRuns, keys: Iterable[int], moment: Moment) -> bool:
+    devices = {moment.records[key].device for key in keys}
+    return known.latest >= _TELLING and any(known.growth.get(device, 0) > 0 for device in devices)
+
+
+def _per_run(made: dict[int, int], moment: Moment) -> int:
+    """Returns the bytes of a usual run, of the last few."""
+    sums: dict[int, int] = defaultdict(int)
+    for key, run in made.items():
+        sums[run] += moment.records[key].bytes
+    return median_low([sums[run] for run in sorted(sums)[-_LAST:]])
+
+
+def find_growing(holders: Holders, moment: Moment) -> Iterator[Finding]:
+    """Yields what named values gather from run to run: the part that older runs made."""
+    unneeded = {held.key for held in holders.held if not held.wanted}
+    for known in sorted(moment.runs.values(), key=lambda one: one.cell):
+        if known.latest >= _TELLING:
+            yield from _growing_in(known, unneeded, moment)
+
+
+def _growing_in(known: CellRuns, unneeded: set[int], moment: Moment) -> Iterator[Finding]:
+    variables: dict[tuple[str, str], dict[int, int]] = defaultdict(dict)
+    for key in moment.free(moment.records):
+        record = moment.records[key]
+        if key in unneeded or not record.names or known.growth.get(record.device, 0) <= 0:
+            continue
+        if (run := moment.run_of(key, known.cell)) is not None:
+            variables[root_of(record.names[0]), record.device][key] = run
+    for (name, _), made in sorted(variables.items()):
+        older = [key for key, run in made.items() if run < known.latest]
+        if len(set(made.values())) >= _TELLING and older:
+            yield _growing(name, older, _per_run(made, moment), moment)
+
+
+def _growing(name: str, older: Sequence[int], per_run: int, moment: Moment) -> Finding:
+    keys = moment.take(older)
+    return Finding(
+        kind="growing",
+        holder="container",
+        keys=keys,
+        path=path_of(name_of(moment, largest_of(moment, keys))),
+        cuts=(name,),
+        reason=words.say_growing(name),
+        remedy=f"{name}.clear()",
+        cost=f"what earlier runs put into {name}",
+        growth=per_run,
+        reclaimable=False,
+    )

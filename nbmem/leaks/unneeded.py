@@ -1,0 +1,206 @@
+"""Storages that no value needs: grouped by what must be cut, each group judged."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nbmem.leaks import graphs, remedies, words
+from nbmem.leaks.findings import Finding, largest_of, name_of, path_of
+from nbmem.leaks.runs import is_old_copy
+from nbmem.records import Chain, GraphFact, PathStep
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from nbmem.leaks.moment import Moment
+    from nbmem.records import Holders, SuspendedFact
+
+_KINDS = {
+    "output_cache": "stale_output",
+    "throwaway_name": "stale_output",
+    "traceback": "stale_error",
+    "saved_exception": "stale_error",
+    "garbage": "unreachable",
+    "frozen": "unreachable",
+    "optimizer": "stale_optimizer_state",
+}
+"""All other holders: `forgotten_reference`."""
+_COPIED = frozenset({"stale_output", "forgotten_reference", "stale_optimizer_state"})
+"""Kinds that give way to `stale_copy`."""
+_ONLY_EXPLAINED = frozenset({"thread", "cpp", "unknown"})
+_BY_NAME = frozenset(
+    {
+        *("hook", "closure", "default_argument", "class_attribute", "queue", "async_task"),
+        *("ipython_event", "interpreter_callback", "widget_callback", "finalizer"),
+    }
+)
+"""Cutting there changes what the user's own functions and callbacks do."""
+_UNSEEN_HOLDERS = frozenset({"cpp", "unknown"})
+_UNSEEN = Chain((PathStep("unknown", "not found"),), "unknown", False, "what nbmem did not find")
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A chain that no value needs, with its kind."""
+
+    chain: Chain
+    kind: str
+    why: str
+    """The kind, or what tells that a graph or generator is left over."""
+    many: bool = False
+    """Graphs of several tensors go with this cut."""
+
+    @property
+    def graph(self) -> bool:
+        """It holds by an autograd graph of its own."""
+        return self.kind == "retained_graph"
+
+
+@dataclass(slots=True)
+class Group:
+    """Storages that have all their cuts in common."""
+
+    keys: list[int]
+    by_key: dict[int, tuple[Judged, ...]]
+    more: bool = False
+
+
+def find_unneeded(holders: Holders, moment: Moment) -> Iterator[Finding]:
+    """Yields a finding for each set of cuts; storages of work that may go on are set aside."""
+    groups = _Grouping(holders, moment).groups()
+    for cuts in sorted(groups, key=sorted):
+        group = groups[cuts]
+        if holders.complete or _is_exact(group):
+            yield _finding(group, moment)
+
+
+class _Grouping:
+    """Judges every chain of every storage, and puts storages with the same cuts together."""
+
+    def __init__(self, holders: Holders, moment: Moment) -> None:
+        self._moment = moment
+        self._graphs = {fact.cut: fact for fact in holders.graphs}
+        self._waiting = {fact.cut: fact.newest for fact in holders.suspended}
+        self._chains = _all_chains(holders, moment)
+        self._more = {held.key for held in holders.held if held.more}
+        self._newest = _newest_by_cut(self._chains)
+
+    def groups(self) -> dict[frozenset[str], Group]:
+        groups: dict[frozenset[str], Group] = {}
+        for key in self._moment.free(self._chains):
+            judged = [self._judge(key, chain) for chain in self._chains[key]]
+            if None in judged:
+                self._moment.taken.add(key)  # in use: no other finding speaks of it either
+                continue
+            mine = tuple(one for one in judged if one is not None)
+            group = groups.setdefault(frozenset(j.chain.cut for j in mine), Group([], {}))
+            group.keys.append(key)
+            group.by_key[key] = mine
+            group.more |= key in self._more
+        return groups
+
+    def _judge(self, key: int, chain: Chain) -> Judged | None:
+        """Returns a chain with its kind; None where it holds for good reason."""
+        if chain.wanted:
+            return None
+        if _is_cycle(chain):
+            return Judged(chain, "autograd_cycle", "autograd_cycle")
+        fact = self._graphs.get(chain.cut)
+        if fact is not None or chain.holder == "autograd_graph":
+            fact = fact or GraphFact(chain.cut, chain.holder, 1, (), self._newest[chain.cut])
+            why = graphs.why_graph(fact, self._moment)
+            return Judged(chain, "retained_graph", why, fact.roots > 1) if why else None
+        kind = _KINDS.get(chain.holder, "forgotten_reference")
+        if chain.holder in graphs.WAITING:
+            newest = self._waiting.get(chain.cut, self._newest[chain.cut])
+            why = graphs.why_waiting(newest, self._moment)
+            return Judged(chain, kind, why) if why else None
+        if chain.holder in _UNSEEN_HOLDERS and self._moment.is_recent(key):
+            return None  # what runs right now holds things that nobody lists
+        return Judged(chain, kind, kind)
+
+
+def _is_cycle(chain: Chain) -> bool:
+    if chain.steps[:1] and chain.steps[0].kind == "cycle":
+        return True
+    return chain.holder == "cpp" and any(step.kind == "graph" for step in chain.steps)
+
+
+def _all_chains(holders: Holders, moment: Moment) -> dict[int, tuple[Chain, ...]]:
+    """Returns the chains of all storages that no value needs; facts stand in where none is told."""
+    chains: dict[int, tuple[Chain, ...]] = {}
+    needed = {held.key for held in holders.held if held.wanted}
+    for held in holders.held:
+        if not held.wanted:
+            chains[held.key] = held.chains or (_UNSEEN,)
+    told: dict[int, list[Chain]] = defaultdict(list)
+    facts: tuple[GraphFact | SuspendedFact, ...] = (*holders.graphs, *holders.suspended)
+    for fact in facts:
+        for key in fact.keys:
+            if key not in chains and key not in needed and key in moment.records:
+                told[key].append(_chain_of(fact.cut, fact.holder, name_of(moment, key)))
+    return chains | {key: tuple(listed) for key, listed in told.items()}
+
+
+def _chain_of(cut: str, holder: str, name: str) -> Chain:
+    return Chain(path_of(name) or (PathStep("variable", cut),), holder, False, cut)
+
+
+def _newest_by_cut(chains: Mapping[int, Iterable[Chain]]) -> dict[str, int]:
+    newest: dict[str, int] = {}
+    for key, listed in chains.items():
+        for chain in listed:
+            newest[chain.cut] = max(key, newest.get(chain.cut, key))
+    return newest
+
+
+def _is_exact(group: Group) -> bool:
+    """Returns whether nothing rests on the want of a name: an error that is over."""
+    return all(one.kind == "stale_error" for judged in group.by_key.values() for one in judged)
+
+
+def _finding(group: Group, moment: Moment) -> Finding:
+    """Returns what is said of a group: of the way to its largest storage, and of all cuts."""
+    keys = moment.take(group.keys)
+    judged = group.by_key[largest_of(moment, keys)]
+    main = judged[0]
+    by_cut = {one.chain.cut: one for one in reversed(judged)}
+    others = tuple(sorted(by_cut.keys() - {main.chain.cut}))
+    places = [main, *(by_cut[cut] for cut in others)]
+    copied = main.kind in _COPIED and is_old_copy(keys, main.kind, moment)
+    kind, why = ("stale_copy", "stale_copy") if copied else (main.kind, main.why)
+    chain = main.chain
+    held = words.say_held(chain.holder, chain.cut, chain.cell, graph=main.graph)
+    return Finding(
+        kind=kind,
+        holder=chain.holder,
+        keys=keys,
+        path=chain.steps,
+        cuts=(chain.cut, *others),
+        reason=words.say_reason(held, why, others, more=group.more),
+        remedy=remedies.join_lines([_remedy(one) for one in places]),
+        cost=", ".join(dict.fromkeys(cost for one in places if (cost := _cost(one)))),
+        reclaimable=all(one.chain.holder not in _ONLY_EXPLAINED for one in places),
+        on_request=any(one.chain.holder in _BY_NAME for one in places),
+    )
+
+
+def _remedy(one: Judged) -> str:
+    chain = one.chain
+    if chain.remedy:
+        return chain.remedy
+    if one.kind == "autograd_cycle":
+        return remedies.reclaim(chain.cut)
+    if one.graph:
+        single = "" if one.many else remedies.item_line(chain.steps)
+        return single or remedies.detach_line(chain.cut, chain.steps)
+    return remedies.cut_line(chain.holder, chain.cut)
+
+
+def _cost(one: Judged) -> str:
+    chain = one.chain
+    if chain.cost or one.kind == "autograd_cycle":
+        return chain.cost
+    return words.say_cost(chain.holder, chain.cut, chain.cell, one.why)

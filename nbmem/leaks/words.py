@@ -1,0 +1,268 @@
+"""The sentences: what each kind and holder is, what a finding says, what cutting costs."""
+
+from __future__ import annotations
+
+from nbmem.leaks import graphs
+from nbmem.units import format_count
+
+KINDS = {
+    "stale_output": "IPython still keeps a value that a cell showed, or a name like `_` its last "
+    "one, and no variable of yours needs it.",
+    "stale_error": "The traceback of an error that is over keeps the variables of all functions "
+    "that were running.",
+    "retained_graph": "A result keeps its autograd graph, which is everything that backward() "
+    "would need, and nobody is going to call backward().",
+    "autograd_cycle": "A tensor and its autograd graph hold each other in a circle through C++, "
+    "which Python's garbage collector can't break.",
+    "unreachable": "Nothing leads to it any more, but Python's garbage collector hasn't freed it.",
+    "unused_gradient": "A gradient that no step will use: all zero with no optimizer for it, or of "
+    "a frozen parameter.",
+    "stale_optimizer_state": "An optimizer keeps parameters and their state that no model of "
+    "yours has any more.",
+    "stale_copy": "An earlier run of a cell made it, a later run made it anew, and the old one is "
+    "still held.",
+    "oversized_view": "A small view keeps the whole storage that it was cut from.",
+    "growing": "Each run of a cell adds to it, and nothing takes the older parts away.",
+    "forgotten_reference": "Something holds it that no value of yours needs: a callback, a cache, "
+    "a list inside a function, a thread.",
+}
+"""Why bytes are a leak, one sentence for each of `LEAK_KINDS`."""
+
+HOLDERS = {
+    "output_cache": "IPython's memory of what cells showed: `Out[7]`, `_7`, `_` and hidden copies.",
+    "throwaway_name": "A name that says nobody wants the value: `_`, `__`, `___`.",
+    "traceback": "The last error, which Python and IPython keep so that `%debug` works.",
+    "saved_exception": "An exception kept in a variable or a list; its traceback keeps frames.",
+    "ipython_event": "A callback that IPython calls before or after each cell.",
+    "autograd_graph": "What autograd saved for backward() hangs on the result.",
+    "optimizer": "An optimizer's `param_groups` and `state`.",
+    "module_attribute": "An attribute of a module of yours, such as `model.last`.",
+    "class_attribute": "A container on a class that no object of the class uses any more.",
+    "tensor_attribute": "A tensor: by an attribute put on it, by its gradient, or by its storage.",
+    "container": "A list, dict, set or deque.",
+    "hook": "A hook on a module or tensor, with what it collected.",
+    "closure": "A variable that only a function knows: a closure's list, a function's attribute.",
+    "default_argument": "The default value of a function's parameter, made once for all calls.",
+    "function_cache": "`functools.lru_cache` or `cache`: every result is remembered.",
+    "garbage": "A circle of objects that nothing leads to; `gc.collect()` has not run.",
+    "frozen": "`gc.freeze()` took it out of the garbage collector's sight.",
+    "finalizer": "`weakref.finalize` keeps the arguments of a call that is still to come.",
+    "interpreter_callback": "A function that Python calls later: `atexit`, `sys.excepthook`.",
+    "iterator_buffer": "What `itertools.tee` or `cycle` stores until it is asked for.",
+    "suspended_frame": "A generator or coroutine that stopped in the middle, with its variables.",
+    "saved_frame": "A frame object kept by name; it keeps the function's variables.",
+    "thread": "A function that runs in another thread, with its variables.",
+    "queue": "A queue that nobody empties.",
+    "future": "A future, which keeps its result.",
+    "async_task": "An asyncio task, with the variables of the coroutine that it runs.",
+    "context_variable": "A value set in a `contextvars.ContextVar`.",
+    "log_record": "A log record kept by a handler, with the arguments of the message.",
+    "numpy_array": "A numpy array: of objects, or over a tensor's memory.",
+    "widget_callback": "A function that a widget calls when it is pressed or changed.",
+    "cuda_graph": "A captured CUDA graph keeps its memory for the next replay.",
+    "cpp": "Code outside Python; no Python object leads to it.",
+    "unknown": "Something that nbmem did not find.",
+}
+"""Where what holds a leak is, one sentence for each of `LEAK_HOLDERS`."""
+
+_HELD_BY = {
+    "output_cache": "{cut} keeps what a cell showed",
+    "throwaway_name": "The name {cut} keeps the last value that it was given",
+    "traceback": "The {cut} keeps the variables of the functions that were running",
+    "saved_exception": "The exception {cut} keeps the variables of the functions that were running",
+    "ipython_event": "IPython calls {cut} with every cell, and that keeps it",
+    "autograd_graph": "{cut} keeps its graph, which is all that backward() would need",
+    "optimizer": "The optimizer {cut} keeps it",
+    "module_attribute": "The attribute {cut} keeps it",
+    "class_attribute": "The class attribute {cut} keeps it",
+    "tensor_attribute": "The tensor attribute {cut} keeps it",
+    "container": "The container {cut} keeps it",
+    "hook": "The {cut} keeps it",
+    "closure": "Only a function knows {cut}, which keeps it",
+    "default_argument": "The default value {cut} was made once and keeps it for all calls",
+    "function_cache": "The {cut} remembers every result",
+    "garbage": "Objects that hold each other keep it",
+    "frozen": "gc.freeze() hid it from the garbage collector",
+    "finalizer": "A call that is still to come keeps it: {cut}",
+    "interpreter_callback": "Python itself keeps it, to call {cut} later",
+    "iterator_buffer": "The iterator {cut} has stored it until it is asked for",
+    "suspended_frame": "{cut} stopped in the middle and keeps its variables",
+    "saved_frame": "The frame {cut} keeps the variables of its function",
+    "thread": "The {cut} is still running and keeps its variables",
+    "queue": "The queue {cut} keeps it until somebody takes it out",
+    "future": "{cut} keeps its result",
+    "async_task": "The {cut} has not ended and keeps its variables",
+    "context_variable": "The context variable {cut} keeps the value that was set",
+    "log_record": "A log record keeps the arguments of its message: {cut}",
+    "numpy_array": "The numpy array {cut} keeps it",
+    "widget_callback": "A widget keeps its callback: {cut}",
+    "cuda_graph": "The captured CUDA graph {cut} keeps its memory",
+    "cpp": "Code outside Python keeps it ({cut})",
+    "unknown": "nbmem did not find what keeps it",
+}
+"""The first half of a reason."""
+EACH = "[*]"
+"""Stands in a cut's text for every item of a container."""
+_SHOWN = "{cut} keeps what cell [{cell}] showed"
+_GRAPHS = "Every item of {cut} keeps its graph, which is all that backward() would need"
+_MODULE_GRAPH = "{cut} was kept on a module together with its graph"
+
+_NEEDLESS = "and no value that you can name needs it"
+_WHY = {
+    "stale_output": "and no variable of yours needs it",
+    "stale_error": "and that error is over",
+    "autograd_cycle": "in a circle through C++ that no garbage collector breaks",
+    "unreachable": "and nothing that you can name leads there",
+    "stale_optimizer_state": "and no model of yours has these parameters",
+    "stale_copy": "although a later run of the cell has made it anew",
+    "forgotten_reference": _NEEDLESS,
+    graphs.STEPPED: "but its weights were changed since, so backward() would fail",
+    graphs.BACKPROPAGATED: "although backward() has already been called",
+    graphs.MANY: "and a collection of results needs only their numbers",
+    graphs.SUPERSEDED: "and newer results have been computed from the same weights since",
+    graphs.OLD: "and the cells that ran since did not call it",
+    graphs.LEFT: "and the cells that ran since did not go on with it",
+}
+"""The second half, by kind or by what tells that a graph or a generator is left over."""
+
+_COSTS = {
+    "output_cache": "{cut}",
+    "traceback": "%debug for the error of [{cell}]",
+    "saved_exception": "the variables of the frames of {cut}",
+    "ipython_event": "the callback {cut}",
+    "class_attribute": "what {cut} holds",
+    "tensor_attribute": "{cut}",
+    "container": "what {cut} holds",
+    "hook": "what the {cut} has collected",
+    "closure": "what {cut} holds",
+    "default_argument": "what {cut} holds",
+    "function_cache": "the results in the {cut}",
+    "finalizer": "the call {cut}",
+    "interpreter_callback": "the call {cut}",
+    "iterator_buffer": "next() on {cut}",
+    "suspended_frame": "next() on {cut}",
+    "saved_frame": "the variables of {cut}",
+    "queue": "what waits in {cut}",
+    "future": "the result of {cut}",
+    "async_task": "the rest of {cut}",
+    "context_variable": "the value of {cut}",
+    "log_record": "the arguments of {cut}",
+    "numpy_array": "{cut}",
+    "widget_callback": "the callback {cut}",
+    "cuda_graph": "replay() of {cut}",
+}
+_GRAPH_COSTS = {
+    graphs.BACKPROPAGATED: "another backward() through {cut}",
+    graphs.MANY: "backward() through {cut}",
+    graphs.SUPERSEDED: "backward() through {cut}",
+    graphs.OLD: "backward() through {cut}",
+}
+_ERROR_WITHOUT_CELL = "%debug for that error"
+
+
+def explain_kind(kind: str) -> str:
+    """Returns one sentence that says why such bytes are a leak."""
+    return KINDS[kind]
+
+
+def explain_holder(holder: str) -> str:
+    """Returns one sentence that says what such a holder is."""
+    return HOLDERS[holder]
+
+
+def say_held(holder: str, cut: str, cell: int | None, *, graph: bool = False) -> str:
+    """Returns the first half of a reason: what holds it.
+
+    Args:
+        holder: where it is.
+        cut: its text.
+        cell: of the shown output.
+        graph: it holds by the autograd graphs of its tensors.
+    """
+    phrase = _HELD_BY[holder]
+    if holder == "output_cache" and cell is not None:
+        phrase = _SHOWN
+    elif graph and holder == "module_attribute":
+        phrase = _MODULE_GRAPH
+    elif graph:
+        phrase = _GRAPHS if cut.endswith(EACH) else _HELD_BY["autograd_graph"]
+        cut = cut.removesuffix(EACH)
+    return phrase.format(cut=cut, cell=cell)
+
+
+def say_reason(held: str, why: str, others: tuple[str, ...] = (), *, more: bool = False) -> str:
+    """Returns the whole sentence.
+
+    Args:
+        held: what `say_held` said.
+        why: the kind, or what tells that a graph or generator is left over.
+        others: texts of further cuts: cutting one of all frees nothing.
+        more: there are holders beyond those that are listed.
+    """
+    joint = "" if why == "autograd_cycle" else ","
+    text = f"{held}{joint} {_WHY[why]}"
+    if others:
+        verb = "holds" if len(others) == 1 else "hold"
+        text += f"; {join_words(others)} {verb} it too, so cutting one alone frees nothing"
+    if more:
+        text += "; more holders exist than are listed here"
+    return text + "."
+
+
+def say_cost(holder: str, cut: str, cell: int | None, why: str | None = None) -> str:
+    """Returns what the user loses when a chain is cut there; empty where it is nothing."""
+    if why in graphs.GRAPH_REASONS:
+        template, cut = _GRAPH_COSTS.get(why, ""), cut.removesuffix(EACH)
+    elif holder == "traceback" and cell is None:
+        template = _ERROR_WITHOUT_CELL
+    else:
+        template = _COSTS.get(holder, "")
+    return template.format(cut=cut, cell=cell)
+
+
+def say_gradients(gradients: str, *, many: bool, frozen: bool) -> str:
+    """Returns the reason for gradients that nobody uses."""
+    if frozen:
+        rest = "belong to parameters" if many else "belongs to a parameter"
+        return f"{gradients} {rest} with requires_grad=False, which no training changes."
+    rest = "are all zero, and no optimizer has their parameters"
+    return f"{gradients} {rest if many else 'is all zero, and no optimizer has its parameter'}."
+
+
+def say_state(optimizer: str, parameters: int, *, all_of_it: bool, in_groups: bool) -> str:
+    """Returns the reason for what an optimizer keeps for parameters that no model has."""
+    count = format_count(parameters, "parameter")
+    if all_of_it:
+        return f"{optimizer} keeps {count} with all their state, and no model of yours has them."
+    where = "parameters and state" if in_groups else "state"
+    return f"{optimizer} keeps {where} of {count} that no model of yours has any more."
+
+
+def say_copy(optimizer: str, parameters: int) -> str:
+    """Returns the reason for an older model that only an optimizer still has."""
+    count = format_count(parameters, "parameter")
+    return (
+        f"{optimizer} keeps {count} that an earlier run of the cell made, although a later run has "
+        "made them anew."
+    )
+
+
+def say_view(shown: str, used: str, whole: str, count: int) -> str:
+    """Returns the reason for small views of a large storage."""
+    show, keep = ("show", "keep") if count > 1 else ("shows", "keeps")
+    were = "they were" if count > 1 else "it was"
+    return f"{shown} {show} {used} and {keep} the whole {whole} that {were} cut from."
+
+
+def say_growing(name: str) -> str:
+    """Returns the reason for what grows from run to run."""
+    return (
+        f"Each run of the cell adds to {name}, and nothing takes out what earlier runs put there."
+    )
+
+
+def join_words(words: tuple[str, ...]) -> str:
+    """Returns `a`, `a and b`, `a, b and c`."""
+    if len(words) < 2:
+        return "".join(words)
+    return f"{', '.join(words[:-1])} and {words[-1]}"
