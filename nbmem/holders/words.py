@@ -27,10 +27,14 @@ _SUBSCRIPTS = frozenset(
         *(Step.TUPLE_ITEM, Step.MEMBER_AT, Step.ELEMENT),
     )
 )
+_CACHE = "function_cache"
 _BUFFERS = {"_tee_dataobject": "iterator_buffer", "_tee": "iterator_buffer"} | {
     "cycle": "iterator_buffer",
-    "_lru_cache_wrapper": "function_cache",
+    "_lru_cache_wrapper": _CACHE,
+    "ndarray": "numpy_array",
 }
+_WAITING = ("queue", "future")
+"""Holders that say more than the thread or task that has them."""
 _SUSPENDED = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
 _CONTAINERS: dict[type, str] = {list: "list", dict: "dict", set: "set", tuple: "tuple"}
 
@@ -121,7 +125,7 @@ class WordWriter:
         if first.step is Step.OUTPUT:
             return Cut(0, "output_cache", self._first(way).text)
         inner = self._inner_cut(way)
-        if inner is not None:
+        if inner is not None and (first.step is not Step.ROOT or inner.holder in _WAITING):
             return inner
         if first.step is Step.VARIABLE and is_throwaway(first.key):
             return Cut(0, "throwaway_name", str(first.key))
@@ -140,7 +144,8 @@ class WordWriter:
         for index in range(len(way.ties) - 1, -1, -1):
             holder = _hides(way, index)
             if holder:
-                return Cut(index, holder, self._text(way, index + 1))
+                text = self._text(way, index + 1)
+                return Cut(index, holder, f"cache of {text}()" if holder == _CACHE else text)
         return None
 
     def _text(self, way: Way, length: int) -> str:
