@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import sys
 import types
+from collections import Counter
 from typing import Any
 
 _names_of_module: Any = vars(types.ModuleType)["__dict__"].__get__
@@ -25,7 +26,7 @@ class Beginnings:
                 self._modules[id(_names_of_module(module))] = module
                 self._listed.add(id(module))
         self._tables = {id(sys.modules): "sys.modules", id(vars(builtins)): "builtins"}
-        self._own: dict[int, int] = {}
+        self._own: Counter[int] = Counter()
         self._note_own_frames()
 
     def clear(self) -> None:
@@ -48,22 +49,23 @@ class Beginnings:
         return None
 
     def is_ours(self, holder: Any) -> bool:
-        """Returns whether it is an object of nbmem's own, or what a running frame of it has."""
+        """Returns whether it is an object of one of nbmem's own classes."""
         module = _namespace_of(type(holder)).get("__module__")
-        if type(module) is str and module.partition(".")[0] == OURS:
-            return True
-        return type(holder) is not dict and id(holder) in self._own
+        return type(module) is str and module.partition(".")[0] == OURS
 
     def references_to(self, thing: Any) -> int:
         """Returns how many locals of nbmem's own running frames are this object."""
-        return self._own.get(id(thing), 0)
+        return self._own[id(thing)]
 
     def _note_own_frames(self) -> None:
         frame = sys._getframe(1)
         while frame is not None:
             if str(frame.f_globals.get("__name__")).partition(".")[0] == OURS:
-                pass
-            frame = frame.f_back
+                names = frame.f_locals
+                self._own.update(map(id, names.values()))
+                if type(names) is dict:  # until Python 3.12 a copy, which the frame would keep
+                    names.clear()
+            frame = frame.f_back  # type: ignore[assignment]
 
 
 def _name_of_module(module: types.ModuleType) -> str:

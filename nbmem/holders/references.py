@@ -31,7 +31,7 @@ _SIGN, _RANGE = 1 << 31, 1 << 32
 def _copy_raw(items: list[Any]) -> bytes:
     """Returns the addresses of a list's items: a copy of the array that the list keeps."""
     start = ctypes.c_void_p.from_address(id(items) + _AT).value
-    return ctypes.string_at(start, len(items) * 8) if items else b""
+    return ctypes.string_at(start, len(items) * 8) if start else b""
 
 
 def _copy_plain(items: list[Any]) -> bytes:

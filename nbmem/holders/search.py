@@ -95,9 +95,7 @@ def search_holders(
 class _Search:
     """One search in the making."""
 
-    def __init__(
-        self, targets: Sequence[Any], known: Container[int], ours: Container[int]
-    ) -> None:
+    def __init__(self, targets: Sequence[Any], known: Container[int], ours: Container[int]) -> None:
         self._references = References(gc.get_objects(), list(targets))
         self._given = id(targets)
         self._known = known
@@ -171,8 +169,8 @@ class _Search:
         objects, loose = self._found.objects, self._found.loose
         counts = list(map(sys.getrefcount, objects))
         for at, holders in self._holders.items():
+            self._own[at] += self._beginnings.references_to(objects[at])
             unseen = counts[at] - _OVERHEAD - holders.total() - self._own[at]
-            unseen -= self._beginnings.references_to(objects[at])
             if unseen > 0:
                 loose[at] = unseen
 
@@ -192,7 +190,9 @@ class _Search:
 
     def _is_only_ours(self, at: int) -> bool:
         here = self._holders[at]
-        return at >= self._targets and self._own[at] > 0 and not here and at not in self._found.loose
+        return (
+            at >= self._targets and self._own[at] > 0 and not here and at not in self._found.loose
+        )
 
     def _find_unreachable(self) -> None:
         found, held = self._found, _turn_round(self._holders)
@@ -217,7 +217,7 @@ def _turn_round(holders: dict[int, Counter[int]]) -> dict[int, list[int]]:
 
 def _overhead() -> int:
     """Returns what `sys.getrefcount` counts of ours for an object in one list of ours."""
-    return list(map(sys.getrefcount, [object()]))[0]
+    return next(map(sys.getrefcount, [object()]))
 
 
 _OVERHEAD = _overhead()
