@@ -1,4 +1,4 @@
-"""Whether a graph, a generator or a task still has work to do, or is left over."""
+"""Whether a graph, a generator or an iterator still has work to do, or is left over."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ STEPPED, BACKPROPAGATED, MANY = "stepped", "backpropagated", "many"
 SUPERSEDED, OLD = "superseded", "old"
 GRAPH_REASONS = frozenset({STEPPED, BACKPROPAGATED, MANY, SUPERSEDED, OLD})
 LEFT = "left"
-"""A generator, an iterator or a task that no longer moves."""
-WAITING = frozenset({"suspended_frame", "iterator_buffer", "async_task"})
+"""A generator or an iterator that no longer moves."""
+WAITING = frozenset({"suspended_frame", "iterator_buffer"})
 """Holders that wait in the middle and may go on."""
 
 

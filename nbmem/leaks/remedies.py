@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 _EXPRESSION = re.compile(r"""[^\W\d]\w*(?:\.[^\W\d]\w*|\[\d+\]|\[(['"])[^'"\\\[\]]*\1\])*""")
 """A variable, with attributes and constant subscripts: what can stand in pasted code."""
-_CACHED = re.compile(r"cache of (.+)\(\)")
 _EACH = "[*]"
+_CACHED = re.compile(r"cache of (.+)\(\)")
 
 _LINES = {
     "saved_exception": "{cut}.__traceback__ = None",
@@ -52,16 +52,20 @@ def reclaim(text: str) -> str:
     return f'%gpumem reclaim "{text}"'
 
 
-def cut_line(holder: str, cut: str) -> str:
-    """Returns the code that cuts a chain there; empty where nothing can be done but wait."""
-    if holder in _LINES and is_expression(cut):
+def cut_line(holder: str, cut: str, *, named: bool) -> str:
+    """Returns the code that cuts a chain there; empty where nothing can be done but wait.
+
+    Args:
+        holder: where it is cut.
+        cut: the text of the cut.
+        named: it begins with a variable of the user's.
+    """
+    if holder in _LINES and named and is_expression(cut):
         return _LINES[holder].format(cut=cut)
-    if holder in _ALWAYS:
-        return _ALWAYS[holder]
-    cached = _CACHED.fullmatch(cut) if holder == "function_cache" else None
+    cached = _CACHED.fullmatch(cut) if holder == "function_cache" and named else None
     if cached is not None and is_expression(cached[1]):
         return f"{cached[1]}.cache_clear()"
-    return reclaim(cut)
+    return _ALWAYS[holder] if holder in _ALWAYS else reclaim(cut)
 
 
 def detach_line(cut: str, steps: Sequence[PathStep] = ()) -> str:

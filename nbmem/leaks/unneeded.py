@@ -32,12 +32,14 @@ _COPIED = frozenset({"stale_output", "forgotten_reference", "stale_optimizer_sta
 _ONLY_EXPLAINED = frozenset({"thread", "cpp", "unknown"})
 _BY_NAME = frozenset(
     {
-        *("hook", "closure", "default_argument", "class_attribute", "queue", "async_task"),
+        *("hook", "closure", "default_argument", "class_attribute", "tensor_attribute"),
+        *("container", "queue", "async_task", "context_variable", "log_record"),
         *("ipython_event", "interpreter_callback", "widget_callback", "finalizer"),
     }
 )
-"""Cutting there changes what the user's own functions and callbacks do."""
-_UNSEEN_HOLDERS = frozenset({"cpp", "unknown"})
+"""Cutting there takes what the user's functions, callbacks or libraries may come back to."""
+_FREELY = frozenset({"retained_graph", "autograd_cycle"})
+"""Kinds that lose no value wherever they are cut."""
 _UNSEEN = Chain((PathStep("unknown", "not found"),), "unknown", False, "what nbmem did not find")
 
 
@@ -90,7 +92,7 @@ class _Grouping:
     def groups(self) -> dict[frozenset[str], Group]:
         groups: dict[frozenset[str], Group] = {}
         for key in self._moment.free(self._chains):
-            judged = [self._judge(key, chain) for chain in self._chains[key]]
+            judged = [self._judge(chain) for chain in self._chains[key]]
             if None in judged:
                 self._moment.taken.add(key)  # in use: no other finding speaks of it either
                 continue
@@ -101,7 +103,7 @@ class _Grouping:
             group.more |= key in self._more
         return groups
 
-    def _judge(self, key: int, chain: Chain) -> Judged | None:
+    def _judge(self, chain: Chain) -> Judged | None:
         """Returns a chain with its kind; None where it holds for good reason."""
         if chain.wanted:
             return None
@@ -117,8 +119,6 @@ class _Grouping:
             newest = self._waiting.get(chain.cut, self._newest[chain.cut])
             why = graphs.why_waiting(newest, self._moment)
             return Judged(chain, kind, why) if why else None
-        if chain.holder in _UNSEEN_HOLDERS and self._moment.is_recent(key):
-            return None  # what runs right now holds things that nobody lists
         return Judged(chain, kind, kind)
 
 
@@ -172,7 +172,7 @@ def _finding(group: Group, moment: Moment) -> Finding:
     copied = main.kind in _COPIED and is_old_copy(keys, main.kind, moment)
     kind, why = ("stale_copy", "stale_copy") if copied else (main.kind, main.why)
     chain = main.chain
-    held = words.say_held(chain.holder, chain.cut, chain.cell, graph=main.graph)
+    held = words.say_held(main.kind, chain.holder, chain.cut, chain.cell)
     return Finding(
         kind=kind,
         holder=chain.holder,
@@ -183,7 +183,7 @@ def _finding(group: Group, moment: Moment) -> Finding:
         remedy=remedies.join_lines([_remedy(one) for one in places]),
         cost=", ".join(dict.fromkeys(cost for one in places if (cost := _cost(one)))),
         reclaimable=all(one.chain.holder not in _ONLY_EXPLAINED for one in places),
-        on_request=any(one.chain.holder in _BY_NAME for one in places),
+        on_request=any(c.chain.holder in _BY_NAME and c.kind not in _FREELY for c in places),
     )
 
 
@@ -196,7 +196,8 @@ def _remedy(one: Judged) -> str:
     if one.graph:
         single = "" if one.many else remedies.item_line(chain.steps)
         return single or remedies.detach_line(chain.cut, chain.steps)
-    return remedies.cut_line(chain.holder, chain.cut)
+    own = chain.steps[:1] and chain.steps[0].kind == "variable"
+    return remedies.cut_line(chain.holder, chain.cut, named=bool(own))
 
 
 def _cost(one: Judged) -> str:

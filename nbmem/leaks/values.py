@@ -38,7 +38,8 @@ def find_states(holders: Holders, moment: Moment) -> Iterator[Finding]:
 
 def _state(fact: StateFact, moment: Moment) -> Finding:
     keys, name = moment.take(fact.keys), fact.optimizer
-    copied = fact.all_of_it and is_old_copy(keys, "stale_optimizer_state", moment)
+    stateless = all(moment.records[key].category != "optimizer state" for key in keys)
+    copied = stateless and is_old_copy(keys, "stale_optimizer_state", moment)
     told = words.say_state(
         name, fact.parameters, all_of_it=fact.all_of_it, in_groups=fact.in_groups
     )
@@ -50,14 +51,13 @@ def _state(fact: StateFact, moment: Moment) -> Finding:
         cuts=(name,),
         reason=words.say_copy(name, fact.parameters) if copied else told,
         remedy=_state_line(fact),
-        cost=f"{name}" if fact.all_of_it else "",
-        on_request=fact.all_of_it,
     )
 
 
 def _name_in(optimizer: str, keys: Sequence[int], moment: Moment) -> str:
-    """Returns the way to the largest storage through the optimizer."""
-    names = moment.records[largest_of(moment, keys)].names
+    """Returns the name through the optimizer of the largest storage that has one."""
+    by_size = sorted(keys, key=lambda key: (-moment.records[key].bytes, key))
+    names = (name for key in by_size for name in moment.records[key].names)
     return next((name for name in names if name.startswith(optimizer)), optimizer)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from nbmem.leaks import graphs
 from nbmem.units import format_count
 
@@ -74,13 +76,14 @@ _HELD_BY = {
     "autograd_graph": "{cut} keeps its graph, which is all that backward() would need",
     "optimizer": "The optimizer {cut} keeps it",
     "module_attribute": "The attribute {cut} keeps it",
-    "class_attribute": "The class attribute {cut} keeps it",
+    "class_attribute": "{cut} belongs to a class of which no object lives, and keeps what was put "
+    "there",
     "tensor_attribute": "The tensor attribute {cut} keeps it",
     "container": "The container {cut} keeps it",
     "hook": "The {cut} keeps it",
-    "closure": "Only a function knows {cut}, which keeps it",
-    "default_argument": "The default value {cut} was made once and keeps it for all calls",
-    "function_cache": "The {cut} remembers every result",
+    "closure": "{cut} belongs to a function and keeps what its calls put there",
+    "default_argument": "{cut} is a default value, made once, and keeps what all calls put there",
+    "function_cache": "The {cut} remembers the result of every call",
     "garbage": "Objects that hold each other keep it",
     "frozen": "gc.freeze() hid it from the garbage collector",
     "finalizer": "A call that is still to come keeps it: {cut}",
@@ -101,10 +104,12 @@ _HELD_BY = {
     "unknown": "nbmem did not find what keeps it",
 }
 """The first half of a reason."""
+_NUMBERED = re.compile(r"Out\[|_\d")
 EACH = "[*]"
 """Stands in a cut's text for every item of a container."""
 _SHOWN = "{cut} keeps what cell [{cell}] showed"
 _GRAPHS = "Every item of {cut} keeps its graph, which is all that backward() would need"
+_CYCLE = "A tensor and its autograd graph hold each other"
 _MODULE_GRAPH = "{cut} was kept on a module together with its graph"
 
 _NEEDLESS = "and no value that you can name needs it"
@@ -136,6 +141,7 @@ _COSTS = {
     "hook": "what the {cut} has collected",
     "closure": "what {cut} holds",
     "default_argument": "what {cut} holds",
+    "frozen": "gc.freeze()",
     "function_cache": "the results in the {cut}",
     "finalizer": "the call {cut}",
     "interpreter_callback": "the call {cut}",
@@ -153,7 +159,6 @@ _COSTS = {
 }
 _GRAPH_COSTS = {
     graphs.BACKPROPAGATED: "another backward() through {cut}",
-    graphs.MANY: "backward() through {cut}",
     graphs.SUPERSEDED: "backward() through {cut}",
     graphs.OLD: "backward() through {cut}",
 }
@@ -170,21 +175,23 @@ def explain_holder(holder: str) -> str:
     return HOLDERS[holder]
 
 
-def say_held(holder: str, cut: str, cell: int | None, *, graph: bool = False) -> str:
+def say_held(kind: str, holder: str, cut: str, cell: int | None) -> str:
     """Returns the first half of a reason: what holds it.
 
     Args:
+        kind: why it is a leak, seen from this holder.
         holder: where it is.
         cut: its text.
         cell: of the shown output.
-        graph: it holds by the autograd graphs of its tensors.
     """
     phrase = _HELD_BY[holder]
-    if holder == "output_cache" and cell is not None:
+    if kind == "autograd_cycle":
+        phrase = _CYCLE
+    elif holder == "output_cache" and cell is not None:
         phrase = _SHOWN
-    elif graph and holder == "module_attribute":
+    elif kind == "retained_graph" and holder == "module_attribute":
         phrase = _MODULE_GRAPH
-    elif graph:
+    elif kind == "retained_graph":
         phrase = _GRAPHS if cut.endswith(EACH) else _HELD_BY["autograd_graph"]
         cut = cut.removesuffix(EACH)
     return phrase.format(cut=cut, cell=cell)
@@ -213,6 +220,8 @@ def say_cost(holder: str, cut: str, cell: int | None, why: str | None = None) ->
     """Returns what the user loses when a chain is cut there; empty where it is nothing."""
     if why in graphs.GRAPH_REASONS:
         template, cut = _GRAPH_COSTS.get(why, ""), cut.removesuffix(EACH)
+    elif holder == "output_cache" and not _NUMBERED.match(cut):
+        template = ""  # `_` and its copies: the next value that is shown takes their place
     elif holder == "traceback" and cell is None:
         template = _ERROR_WITHOUT_CELL
     else:
