@@ -10,7 +10,7 @@ from nbmem.holders.ties import ROOT, Tie, Ties
 from nbmem.inventory.readers import type_name
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Container, Sequence
 
 GARBAGE = "garbage"
 """Cut of everything that `gc.collect()` frees."""
@@ -26,6 +26,7 @@ def find_others(
     wanted: dict[int, int],
     ours: set[int],
     cyclic: dict[int, Any],
+    in_graphs: Container[int],
 ) -> None:
     """Adds to `ties` who else holds these objects, and the containers that are known to hold them.
 
@@ -35,13 +36,14 @@ def find_others(
         wanted: ids of what values need: the search stops there.
         ours: ids of the caller's own containers.
         cyclic: tensors, by `id`, that their own graph keeps if nothing else does.
+        in_graphs: ids of tensors that some graph keeps: that C++ holds them is no news.
     """
     if not targets:
         return
     above = _known_above(ties, targets, wanted)
     found = search_holders([*targets, *above], known=wanted.keys() | _of_roots(ties), ours=ours)
     try:
-        _take(ties, found, cyclic)
+        _take(ties, found, cyclic, in_graphs)
     finally:
         found.clear()
 
@@ -63,7 +65,7 @@ def _of_roots(ties: Ties) -> set[int]:
     return {key for key, _ in ties.outgoing.get(ROOT, ())}
 
 
-def _take(ties: Ties, found: Found, cyclic: dict[int, Any]) -> None:
+def _take(ties: Ties, found: Found, cyclic: dict[int, Any], in_graphs: Container[int]) -> None:
     objects = found.objects
     for edge in found.edges:
         held, holder = objects[edge.held], objects[edge.holder]
@@ -76,9 +78,12 @@ def _take(ties: Ties, found: Found, cyclic: dict[int, Any]) -> None:
         ties.add(objects[vertex], Tie(ROOT, None, None, "garbage", _garbage(objects[vertex])))
     for vertex in found.loose:
         thing = objects[vertex]
-        if vertex not in found.roots and not ties.incoming.get(id(thing)):
-            kind, text = ("cycle", CYCLE) if id(thing) in cyclic else ("cpp", "C++ code")
-            ties.add(thing, Tie(ROOT, None, None, kind, text))
+        if vertex in found.roots or ties.incoming.get(id(thing)):
+            continue
+        if id(thing) in cyclic:
+            ties.add(thing, Tie(ROOT, None, None, "cycle", CYCLE))
+        elif id(thing) not in in_graphs:
+            ties.add(thing, Tie(ROOT, None, None, "cpp", "C++ code"))
 
 
 def _is_known(ties: Ties, held: Any, holder: Any) -> bool:
@@ -94,15 +99,16 @@ def _tops(found: Found) -> list[int]:
     for start in sorted(found.unreachable):
         if start in seen:
             continue
-        queue, last = deque((start,)), start
-        seen.add(start)
+        queue, mine, last = deque((start,)), {start}, start
         while queue:
             last = queue.popleft()
             for holder in above.get(last, ()):
-                if holder not in seen and holder in found.unreachable:
-                    seen.add(holder)
+                if holder not in mine and holder in found.unreachable:
+                    mine.add(holder)
                     queue.append(holder)
-        tops.append(last)
+        if seen.isdisjoint(mine):
+            tops.append(last)
+        seen |= mine
     return tops
 
 

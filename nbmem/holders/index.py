@@ -22,6 +22,8 @@ class StorageIndex:
         """Everything that lived when the index was made, by serial."""
         self.over: dict[int, list[Any]] = {}
         """Tensors and bare storages by the serial of what they show."""
+        self.in_graphs: set[int] = set()
+        """Ids of the tensors that graphs keep."""
         self._serials: dict[int, tuple[int, ...]] = {}
         self._table = table
 
@@ -29,12 +31,14 @@ class StorageIndex:
         """Lets go of everything."""
         for table in (self.refs, self.over, self._serials):
             table.clear()
+        self.in_graphs.clear()
 
     def take(self, scan: HeapScan, things: Iterable[Any]) -> None:
         """Enters what a scan found, and further tensors."""
         self.refs = {ref.serial: ref for ref in self._table.live()}
-        entries = scan.entries
-        for thing in (*scan.tensors, *(t for _, _, t in scan.graph.saved()), *things):
+        entries, saved = scan.entries, [tensor for _, _, tensor in scan.graph.saved()]
+        self.in_graphs.update(map(id, saved))
+        for thing in (*scan.tensors, *saved, *things):
             if id(thing) not in self._serials:
                 entry = entries.get(id(thing))
                 self._enter(thing, self._look_up(thing) if entry is None else (entry.serial,))

@@ -62,7 +62,8 @@ class Teller:
         if all(one.text != chain.text for one in chains):
             chains.append(chain)
         points = self._points.setdefault(chain.cut, [])
-        if all(one.way != way for one in points[-_COMPARED:]):
+        ids = _ids_of(way)
+        if all(_ids_of(one.way) != ids for one in points[-_COMPARED:]):
             points.append(CutPoint(chain.cut, chain.holder, chain, way, at))
 
     def held(self, ref: StorageRef, *, wanted: bool) -> HeldStorage:
@@ -81,6 +82,11 @@ class Teller:
                     by_cut.setdefault(chain.cut, (chain.holder, set()))[1].add(serial)
         for cut, (holder, keys) in by_cut.items():
             yield SuspendedFact(cut, holder, tuple(sorted(keys)), max(keys))
+
+
+def _ids_of(way: Way) -> list[int]:
+    """Objects of the user's are told apart by identity: their `==` may be anything."""
+    return list(map(id, way.objects))
 
 
 _UNSEEN = Chain((PathStep("cpp", "C++ code that torch shows nobody"),), "cpp", False, "C++ code")

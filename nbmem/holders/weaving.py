@@ -220,7 +220,8 @@ class Weaver:
             left = f"{len(targets) - _MOST_TARGETS:,} small tensors were not searched for holders."
             self._notes.append(Note("holders", "budget", left))
         states, cyclic = self._needs.states, self._groups.cyclic
-        find_others(self._ties, targets[:_MOST_TARGETS], states, self._ours(), cyclic)
+        targets, ours = targets[:_MOST_TARGETS], self._ours()
+        find_others(self._ties, targets, states, ours, cyclic, self._index.in_graphs)
 
     def _ours(self) -> set[int]:
         """Returns the ids of what we hold tensors in ourselves."""
