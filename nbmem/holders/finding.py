@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from nbmem.heap.scan import find_instances
 from nbmem.holders.search import Found, search_holders
 from nbmem.holders.ties import ROOT, Tie, Ties
 from nbmem.inventory.readers import type_name
@@ -27,8 +28,10 @@ def find_others(
     ours: set[int],
     cyclic: dict[int, Any],
     in_graphs: Container[int],
-) -> None:
+) -> set[int]:
     """Adds to `ties` who else holds these objects, and the containers that are known to hold them.
+
+    Returns the ids of classes met on the way of which an instance lives: what they hold is in use.
 
     Args:
         ties: all ways that are known; takes up what is found.
@@ -39,11 +42,13 @@ def find_others(
         in_graphs: ids of tensors that some graph keeps: that C++ holds them is no news.
     """
     if not targets:
-        return
+        return set()
     above = _known_above(ties, targets, wanted)
     found = search_holders([*targets, *above], known=wanted.keys() | _of_roots(ties), ours=ours)
     try:
         _take(ties, found, cyclic, in_graphs)
+        classes = [found.objects[at] for at, (kind, _) in found.roots.items() if kind == "class"]
+        return {id(type(item)) for item in find_instances(classes)} if classes else set()
     finally:
         found.clear()
 

@@ -30,6 +30,7 @@ class Needs:
         self.besides_optimizers = find_wanted(ties, roots=used, without_optimizers=True)
         self._ties = ties
         self._used = used
+        self._used_holders: set[int] = set()
 
     def clear(self) -> None:
         """Lets go of everything."""
@@ -45,9 +46,19 @@ class Needs:
             for serial in index.known(key)
         }
 
+    def add_used(self, holders: set[int], index: StorageIndex) -> set[int]:
+        """Takes objects (ids) as in use, with all they lead to; returns the serials of storages."""
+        if not holders:
+            return set()
+        self._used_holders |= holders
+        below = self._ties.reached_from(holders)
+        return {serial for key in below for serial in index.known(key)}
+
     def needs(self, way: Way) -> bool:
         """Returns whether it is by this way that a value needs the tensor at its end."""
         first, last = way.ties[0], way.objects[-1]
+        if id(way.objects[0]) in self._used_holders:
+            return True
         if first.step is Step.OUTPUT or (first.step is Step.ROOT and first.key not in self._used):
             return False
         if not all(self.states.get(id(thing), 0) for thing in way.objects):

@@ -221,7 +221,8 @@ class Weaver:
             self._notes.append(Note("holders", "budget", left))
         states, cyclic = self._needs.states, self._groups.cyclic
         targets, ours = targets[:_MOST_TARGETS], self._ours()
-        find_others(self._ties, targets, states, ours, cyclic, self._index.in_graphs)
+        used = find_others(self._ties, targets, states, ours, cyclic, self._index.in_graphs)
+        self._needed |= self._needs.add_used(used, self._index)
 
     def _ours(self) -> set[int]:
         """Returns the ids of what we hold tensors in ourselves."""
