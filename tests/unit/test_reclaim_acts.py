@@ -11,12 +11,16 @@ import sys
 import traceback
 import weakref
 
+import numpy
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from nbmem.reclaim.detaching import Target, detach_graphs
 from nbmem.reclaim.tracebacks import release_error
+from nbmem.reclaim.views import shrink_views, shrunk_bytes
 
 
 class Canary:
@@ -433,3 +437,258 @@ def test_subclass_of_tensor_stays_what_it_is():
     detach_graphs([Target("view", view), Target("plain", plain)])
     assert [Labelled] * 2 == [type(view), type(plain)]
     assert [None] * 2 == [view.grad_fn, plain.grad_fn]
+
+
+# Views.
+
+
+def watch(tensor):
+    return StorageWeakRef(tensor.untyped_storage())
+
+
+def named(**tensors):
+    return [Target(name, tensor) for name, tensor in tensors.items()]
+
+
+def test_small_view_gets_a_storage_of_its_own():
+    whole = torch.arange(250_000.0)
+    part = whole[10:20]
+    part.label = "head"
+    seen, key, same = watch(whole), id(part), part
+    del whole
+    assert not seen.expired()
+    assert 40 == shrunk_bytes(named(part=part))
+    outcome = shrink_views(named(part=part))
+    assert seen.expired()
+    assert (key, "head", list(range(10, 20))) == (id(same), part.label, same.tolist())
+    assert 40 == part.untyped_storage().nbytes()
+    assert ["move part from a storage of 977 KiB to 40 B"] == outcome.done
+
+
+def test_views_that_overlap_stay_tied_and_others_part():
+    whole = torch.arange(1000.0)
+    a, b, far = whole[0:10], whole[5:15], whole[900:910]
+    seen = watch(whole)
+    del whole
+    shrink_views(named(a=a, b=b, far=far))
+    assert seen.expired()
+    assert (60, 60, 40) == tuple(t.untyped_storage().nbytes() for t in (a, b, far))
+    a[7] = -1.0
+    assert -1.0 == b[2].item()
+    assert a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr()
+    assert far.untyped_storage().data_ptr() != a.untyped_storage().data_ptr()
+    assert list(range(900, 910)) == far.tolist()
+
+
+def test_columns_lose_their_gaps_and_stay_tied_where_they_overlap():
+    whole = torch.arange(10_000.0).reshape(100, 100)
+    one, pair, wide, other = whole[:, 0], whole[:, 3:5], whole[:, 4:6], whole[:, 9]
+    expected = [t.tolist() for t in (one, pair, wide, other)]
+    seen = watch(whole)
+    del whole
+    shrink_views(named(one=one, pair=pair, wide=wide, other=other))
+    assert seen.expired()
+    assert expected == [t.tolist() for t in (one, pair, wide, other)]
+    sizes = [t.untyped_storage().nbytes() for t in (one, pair, wide, other)]
+    assert [400, 1200, 1200, 400] == sizes
+    pair[7, 1] = -5.0
+    assert -5.0 == wide[7, 0].item()
+
+
+def test_expanded_view_is_copied_once():
+    whole = torch.arange(1000.0)
+    row = whole[3:4].expand(500)
+    del whole
+    shrink_views(named(row=row))
+    assert 4 == row.untyped_storage().nbytes()
+    assert ([3.0] * 500, (0,)) == (row.tolist(), row.stride())
+
+
+def test_strides_of_a_dense_view_stay():
+    whole = torch.arange(1000.0)
+    part = whole[:60].reshape(3, 4, 5).permute(2, 0, 1)
+    expected, strides = part.tolist(), part.stride()
+    del whole
+    shrink_views(named(part=part))
+    assert (expected, strides) == (part.tolist(), part.stride())
+    assert 240 == part.untyped_storage().nbytes()
+
+
+def test_views_of_other_types_share_the_bytes_still():
+    whole = torch.zeros(1000, dtype=torch.int32)
+    ints, raw = whole[2:6], whole[4:8].view(torch.uint8)
+    del whole
+    shrink_views(named(ints=ints, raw=raw))
+    raw[0] = 7
+    assert [0, 0, 7, 0] == ints.tolist()
+    assert 24 == ints.untyped_storage().nbytes() == raw.untyped_storage().nbytes()
+
+
+def test_conjugate_view_stays_conjugate():
+    whole = torch.full((1000,), 1 + 2j)
+    part, imag = whole[:4].conj().detach(), whole[:4].conj().imag.detach()
+    assert imag.is_neg()
+    del whole
+    shrink_views(named(part=part, imag=imag))
+    assert part.is_conj()
+    assert ([1 - 2j] * 4, [-2.0] * 4) == (part.tolist(), imag.tolist())
+    assert 32 == part.untyped_storage().nbytes()
+
+
+def test_parameter_that_is_a_view_stays_in_its_optimizer():
+    def step(shrink):
+        torch.manual_seed(0)
+        whole = torch.rand(100_000)
+        weight = torch.nn.Parameter(whole[:10])
+        optimizer = torch.optim.Adam([weight], lr=0.1)
+        weight.pow(2).sum().backward()
+        optimizer.step()
+        seen = watch(whole)
+        del whole
+        if shrink:
+            assert [] == shrink_views(named(weight=weight)).refused
+            assert seen.expired()
+        loss = weight.pow(2).sum()
+        loss.backward()
+        optimizer.step()
+        return loss.item(), weight.tolist(), weight.grad.tolist()
+
+    assert step(shrink=False) == step(shrink=True)
+
+
+def test_leaf_that_is_a_view_keeps_gradient_and_hooks():
+    whole = torch.ones(1000)
+    leaf = whole[:4].requires_grad_()
+    called = []
+    leaf.register_hook(lambda gradient: called.append("hook"))
+    leaf.register_post_accumulate_grad_hook(lambda tensor: called.append("after"))
+    (leaf * 2).sum().backward()
+    seen = watch(whole)
+    del whole
+    shrink_views(named(leaf=leaf))
+    assert seen.expired()
+    assert leaf.is_leaf
+    assert [2.0] * 4 == leaf.grad.tolist()
+    (leaf * 3).sum().backward()
+    assert [5.0] * 4 == leaf.grad.tolist()
+    assert ["hook", "after"] * 2 == called
+
+
+def test_result_that_is_a_view_still_leads_to_its_graph():
+    weight = torch.ones(1000, requires_grad=True)
+    whole = weight * 3
+    part, tied = whole[:4], whole[2:6]
+    seen = watch(whole)
+    del whole
+    outcome = shrink_views(named(part=part, tied=tied))
+    assert [] == outcome.refused
+    assert seen.expired()
+    assert not part.is_leaf
+    assert 24 == part.untyped_storage().nbytes()
+    (part.sum() + tied.sum()).backward()
+    assert [3.0, 3.0, 6.0, 6.0, 3.0, 3.0, 0.0] == weight.grad[:7].tolist()
+
+
+def shown_by_numpy():
+    whole = torch.zeros(1000)
+    part = whole[:4]
+    return part, part.numpy()
+
+
+def shown_by_dlpack():
+    whole = torch.zeros(1000)
+    part = whole[:4]
+    return part, torch.utils.dlpack.to_dlpack(whole)
+
+
+def shown_by_another_tensor():
+    whole = torch.zeros(1000)
+    return whole[:4], whole[500:]
+
+
+def shown_by_its_base():
+    whole = torch.zeros(1000)
+    return whole[:4], whole
+
+
+def shown_by_a_graph():
+    whole = torch.zeros(1000)
+    part = whole[:4]
+    return part, (part * torch.ones(4, requires_grad=True)).sum()
+
+
+def shown_by_another_process():
+    whole = torch.zeros(1000).share_memory_()
+    return whole[:4], None
+
+
+def shown_from_numpy():
+    return torch.from_numpy(numpy.zeros(1000))[:4], None
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        shown_by_numpy,
+        shown_by_dlpack,
+        shown_by_another_tensor,
+        shown_by_its_base,
+        shown_by_a_graph,
+        shown_by_another_process,
+        shown_from_numpy,
+    ],
+)
+def test_storage_that_something_else_may_show_is_left_alone(make):
+    part, _other = make()
+    address = part.data_ptr()
+    outcome = shrink_views(named(part=part))
+    assert address == part.data_ptr()
+    assert [] == outcome.done
+    (sentence,) = outcome.refused
+    assert sentence.startswith("part: ")
+    assert sentence.endswith("; `part = part.clone()`")
+    assert shrunk_bytes(named(part=part)) is None
+
+
+def test_array_of_numpy_still_reads_the_tensor():
+    part, array = shown_by_numpy()
+    shrink_views(named(part=part))
+    array[0] = 7
+    assert 7.0 == part[0].item()
+
+
+def test_tensor_that_shows_everything_is_left():
+    whole = torch.zeros(1000)
+    outcome = shrink_views(named(whole=whole))
+    assert ["whole: shows all of its 3.91 KiB"] == outcome.refused
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_any_views_keep_their_numbers_and_their_ties(data):
+    """Writing through one view is seen through the same others as before."""
+    size = 240
+    views = data.draw(st.lists(strided(size), min_size=1, max_size=4))
+    moved, still = torch.arange(float(size)), torch.arange(float(size))
+    seen = watch(moved)
+    mine = [moved.as_strided(*view) for view in views]
+    theirs = [still.as_strided(*view) for view in views]
+    address = moved.data_ptr()
+    del moved
+    shrink_views([Target(f"v{i}", view) for i, view in enumerate(mine)])
+    for one, other in zip(mine, theirs, strict=True):
+        assert one.shape == other.shape
+        assert one.tolist() == other.tolist()
+        if one.numel():
+            one[(0,) * one.dim()] = -1.0
+            other[(0,) * other.dim()] = -1.0
+    assert [t.tolist() for t in mine] == [t.tolist() for t in theirs]
+    assert seen.expired() or mine[0].data_ptr() >= address
+
+
+@st.composite
+def strided(draw, size):
+    shape = draw(st.lists(st.integers(0, 4), min_size=1, max_size=3))
+    strides = [draw(st.sampled_from([0, 1, 2, 3, 10, 16])) for _ in shape]
+    reach = sum((n - 1) * s for n, s in zip(shape, strides, strict=True) if n)
+    return shape, strides, draw(st.integers(0, size - reach - 1))
