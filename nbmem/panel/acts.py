@@ -5,56 +5,49 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from ipywidgets import HTML, Box, Button, Layout, VBox
+from ipywidgets import HTML, Box, VBox
 
 from nbmem.panel import words
 from nbmem.panel.header import has_accelerator
+from nbmem.panel.plan_box import PlanBox, button, row
+from nbmem.panel.turns import Turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+
+    from ipywidgets import Widget
 
     from nbmem.panel.contract import SessionLike
     from nbmem.panel.snapshot import Snapshot
     from nbmem.records import ReclaimReport, StorageRecord
     from nbmem.units import Units
 
-HIDDEN, SHOWN = "none", None
-
-
-def button(text: str, tip: str, act: Callable[[], None]) -> Button:
-    """Returns a button as wide as its text that calls `act`."""
-    made = Button(description=text, tooltip=tip, layout=Layout(width="auto"))
-    made.on_click(lambda _button: act())
-    return made
-
 
 class Acts:
     """`del`, `gc.collect()` and `empty cache` over a session.
 
-    The session frees and proves; here the user chooses, sees the plan, and reads the answer.
+    The session frees and proves; here the user chooses, sees the plan, and reads the answer. While
+    a cell runs an act waits for its end.
     """
 
-    def __init__(self, session: SessionLike, after: Callable[[], None]) -> None:
+    def __init__(
+        self, session: SessionLike, after: Callable[[], None], more: Sequence[Widget] = ()
+    ) -> None:
         self._session = session
         self._after = after
         self._chosen: list[StorageRecord] = []
-        self._planned: tuple[int, ...] = ()
+        self._planned: list[StorageRecord] = []
         self._cache_tip = "Gives cached blocks that no tensor uses back to the device."
         self.line = HTML()
         """The answer; apart from `widget`, so that it is seen where that is closed."""
+        self.turn = Turn(session, self._wait)
         self._del = button("del", words.del_tip([]), self._press_del)
         self._collect = button("gc.collect()", "Frees what only cycles keep.", self._press_collect)
         self._empty = button("empty cache", self._cache_tip, self._press_empty)
-        self._plan_list = HTML()
-        self._confirm = button("Drop", "Drops what is listed above.", self._press_confirm)
-        self._keep = button("Keep all", "Drops nothing.", self._press_keep)
-        self._confirm.button_style = "danger"
-        self._plan = VBox(
-            [self._plan_list, Box([self._confirm, self._keep], layout=_row())],
-            layout=Layout(display=HIDDEN),
-        )
-        buttons = Box([self._del, self._collect, self._empty], layout=_row())
-        self.widget = VBox([buttons, self._plan])
+        tip, press = "Drops what is listed above.", self._press_confirm
+        self._plan = PlanBox(tip, "Keep all", on_confirm=press, on_keep=self._kept)
+        buttons = [self._del, self._collect, self._empty, *more, self.turn.stop]
+        self.widget = VBox([Box(buttons, layout=row()), self._plan.widget])
         self._units: Units = "IEC"
         self._busy = False
         self._has_cache = False
@@ -86,78 +79,79 @@ class Acts:
         except Exception as error:
             self.say(words.trouble_sentence(what, error))
 
+    def _wait(self, sentence: str) -> None:
+        self.say(sentence)
+        self._enable()
+
     def _enable(self) -> None:
-        self._del.disabled = self._busy or not self._chosen
-        self._collect.disabled = self._busy
-        self._empty.disabled = self._busy or not self._has_cache
-        self._confirm.disabled = self._keep.disabled = self._busy
+        busy = self._busy or self.turn.is_waiting
+        self._del.disabled = busy or not self._chosen
+        self._collect.disabled = busy
+        self._empty.disabled = busy or not self._has_cache
+        self._plan.enable(not busy)
 
     def _press_del(self) -> None:
-        keys = tuple(storage.key for storage in self._chosen)
-        if not keys:
-            return
-        with self.telling("The plan for del"):
-            plan = words.with_names(self._session.plan_drop(keys), self._chosen)
-            if not plan.planned and self._say_gone():
-                return
-            if words.is_simple(self._chosen) and not plan.refused:
-                self._act("del", lambda: self._session.drop_storages(keys))
-            else:
-                self._show_plan(plan, keys)
+        chosen = self._chosen
+        if chosen:
+            self.turn.take(self._del.description.rstrip("…"), lambda: self._plan_or_drop(chosen))
 
-    def _say_gone(self) -> bool:
+    def _plan_or_drop(self, chosen: list[StorageRecord]) -> None:
+        keys = tuple(storage.key for storage in chosen)
+        with self.telling("The plan for del"):
+            plan = words.with_names(self._session.plan_drop(keys), chosen)
+            if not plan.planned and self._say_gone(chosen):
+                return
+            if words.is_simple(chosen) and not plan.refused:
+                self._drop(chosen)
+            else:
+                self._show_plan(plan, chosen)
+
+    def _drop(self, chosen: list[StorageRecord]) -> None:
+        keys = tuple(storage.key for storage in chosen)
+        self._act("del", lambda: words.with_names(self._session.drop_storages(keys), chosen))
+
+    def _say_gone(self, chosen: list[StorageRecord]) -> bool:
         """Reads again; returns whether something chosen was gone already, having said so."""
-        before = self._chosen
         self._after()
         alive = {storage.key for storage in self._chosen}
-        gone = [storage for storage in before if storage.key not in alive]
+        gone = [storage for storage in chosen if storage.key not in alive]
         if gone:
             self.say(words.gone_sentence(gone))
         return bool(gone)
 
-    def _show_plan(self, plan: ReclaimReport, keys: tuple[int, ...]) -> None:
-        self._planned = keys
-        self._plan_list.value = words.plan_html(plan)
-        self._confirm.description = words.confirm_label(plan, self._chosen, self._units)
-        self._confirm.layout.display = SHOWN if plan.planned else HIDDEN
-        self._keep.description = "Keep all" if plan.planned else "Close"
-        self._plan.layout.display = SHOWN
+    def _show_plan(self, plan: ReclaimReport, chosen: list[StorageRecord]) -> None:
+        self._planned = chosen
+        label = words.confirm_label(plan, chosen, self._units)
+        self._plan.show(words.plan_html(plan), label, offers=bool(plan.planned))
         self.say("")
 
     def _forget_plan(self) -> None:
-        self._planned = ()
-        self._plan.layout.display = HIDDEN
+        self._planned = []
+        self._plan.hide()
 
-    def _press_keep(self) -> None:
-        offered = self._keep.description == "Keep all"
-        self._forget_plan()
+    def _kept(self, offered: bool) -> None:
+        self._planned = []
         self.say("Nothing was dropped." if offered else "")
 
     def _press_confirm(self) -> None:
-        keys = self._planned
-        if keys:
-            self._act("del", lambda: self._session.drop_storages(keys))
+        planned = self._planned
+        if planned:
+            self.turn.take("del", lambda: self._drop(planned))
 
     def _press_collect(self) -> None:
-        self._act("gc.collect()", self._session.collect)
+        self.turn.take("gc.collect()", lambda: self._act("gc.collect()", self._session.collect))
 
     def _press_empty(self) -> None:
-        self._act("empty cache", self._session.empty_cache)
+        self.turn.take("empty cache", lambda: self._act("empty cache", self._session.empty_cache))
 
     def _act(self, what: str, act: Callable[[], ReclaimReport]) -> None:
-        chosen = self._chosen
         self._forget_plan()
         self._busy = True
         self._enable()
         try:
             with self.telling(what):
-                report = words.with_names(act(), chosen)
-                self.say(words.answer(report, self._session.settings.units))
+                self.say(words.answer(act(), self._session.settings.units))
         finally:
             self._busy = False
             self._enable()
         self._after()
-
-
-def _row() -> Layout:
-    return Layout(display="flex", flex_flow="row wrap", align_items="center")

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from nbmem.records import CellRecord, DeviceReading, Inventory, Ledger, ReclaimReport
+    from nbmem.records import (
+        CellRecord,
+        DeviceReading,
+        Holders,
+        Inventory,
+        Leak,
+        LeakReport,
+        Ledger,
+        ReclaimReport,
+    )
 
 
 class HistoryLike(Protocol):
@@ -15,6 +24,17 @@ class HistoryLike(Protocol):
 
     def records(self) -> tuple[CellRecord, ...]:
         """Returns the records, oldest first."""
+
+
+class WatcherLike(Protocol):
+    """What knows of the cells that run."""
+
+    @property
+    def running(self) -> str | None:
+        """The cell that runs: `cell [9]`, `a cell`; None between cells."""
+
+    def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Calls `callback` when a cell begins; returns the call that ends it."""
 
 
 class SessionLike(Protocol):
@@ -32,6 +52,10 @@ class SessionLike(Protocol):
     def settings(self) -> Any:
         """The user's settings, traitlets; `units` is `IEC` or `SI`."""
 
+    @property
+    def watcher(self) -> WatcherLike:
+        """What knows of the cells that run."""
+
     def take_inventory(self) -> Inventory:
         """Returns what is alive now."""
 
@@ -40,6 +64,12 @@ class SessionLike(Protocol):
 
     def read_devices(self) -> Sequence[DeviceReading]:
         """Returns the counters of each device and of the host."""
+
+    def find_leaks(self) -> LeakReport:
+        """Returns what is alive beyond need; it may take a tenth of a second and more."""
+
+    def find_holders(self, keys: Sequence[int]) -> Holders:
+        """Returns why these storages are alive."""
 
     def plan_drop(self, keys: Sequence[int]) -> ReclaimReport:
         """Returns what `drop_storages` would do; nothing is dropped."""
@@ -52,6 +82,16 @@ class SessionLike(Protocol):
 
     def empty_cache(self) -> ReclaimReport:
         """Gives cached blocks back to the device and returns the proof."""
+
+    def plan_reclaim(
+        self, targets: Sequence[Leak] | None = None, *, everything: bool = False
+    ) -> ReclaimReport:
+        """Returns what `reclaim` would do; nothing is freed."""
+
+    def reclaim(
+        self, targets: Sequence[Leak] | None = None, *, everything: bool = False
+    ) -> ReclaimReport:
+        """Frees these leaks, or all, or with neither those that cost nothing; and the proof."""
 
     def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Calls `callback` after each record and act; returns the call that ends it."""

@@ -68,7 +68,8 @@ class Outputs:
         """Brings the copies up to date, unless they say the same already."""
         alive = snapshot.inventory.storages if snapshot.inventory is not None else ()
         taken = None if snapshot.ledger is None else snapshot.ledger.taken_at
-        facts = (snapshot.records[-1:], len(snapshot.records), alive, snapshot.device, taken)
+        leaks = None if snapshot.leaks is None else snapshot.leaks.leaks
+        facts = (snapshot.records[-1:], len(snapshot.records), alive, snapshot.device, taken, leaks)
         if self._copies and facts != self._told:
             self._told = facts
             for handle in self._copies:

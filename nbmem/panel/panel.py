@@ -1,4 +1,4 @@
-"""The panel: head, history, live tensors with acts, places, modules, ledger, over one session."""
+"""The panel: head, history, live tensors with acts, leaks and more, over one session."""
 
 from __future__ import annotations
 
@@ -8,14 +8,19 @@ from typing import TYPE_CHECKING, Any
 from ipywidgets import HTML, Box, Dropdown, Layout, VBox, Widget
 
 from nbmem.panel import words
-from nbmem.panel.acts import HIDDEN, SHOWN, Acts, button
+from nbmem.panel.acts import Acts
 from nbmem.panel.header import header_html
+from nbmem.panel.held import Held
+from nbmem.panel.leak_page import LeakPage
+from nbmem.panel.leak_words import title_of
+from nbmem.panel.leaks import LeakList
 from nbmem.panel.ledger import ledger_aside, ledger_html
 from nbmem.panel.live import LiveList
 from nbmem.panel.modules import ModuleWalk
 from nbmem.panel.outputs import STYLE, Outputs, copy_bundle, sentence_bundle, view_bundle
 from nbmem.panel.places import places_aside, places_html
 from nbmem.panel.plain import PlainBody
+from nbmem.panel.plan_box import HIDDEN, SHOWN, button
 from nbmem.panel.redraw import Throttle
 from nbmem.panel.section import Section
 from nbmem.panel.snapshot import Snapshot, Wanted, take_snapshot
@@ -28,7 +33,8 @@ if TYPE_CHECKING:
 
     from nbmem.panel.contract import SessionLike
     from nbmem.panel.rich import RichBody
-    from nbmem.records import Inventory, Ledger
+    from nbmem.records import Inventory, LeakReport, Ledger
+    from nbmem.units import Units
 
 BARS = [("bars: all that is alive", "alive"), ("bars: what the cell made", "stayed")]
 
@@ -50,7 +56,7 @@ class Panel:
         self._inventory: Inventory | None = None
         self._ledger: Ledger | None = None
         self._wanted = Wanted()
-        self._live, self._walk = LiveList(), ModuleWalk()
+        self._live, self._walk, self._found = LiveList(), ModuleWalk(), LeakList()
         self._where = places_by_category(())
         self._outputs = Outputs()
         self._drawing = False
@@ -59,11 +65,16 @@ class Panel:
         self._redraw = Throttle(self._draw)
         self._rescan = Throttle(self._read)
         self._build(plain)
-        self._end_subscription = session.subscribe(self._changed)
+        self._ends = [
+            session.subscribe(self._changed),
+            session.watcher.subscribe(self._cell_began),
+        ]
         self.refresh()
 
     def _build(self, plain: bool) -> None:
-        self._acts = Acts(self._session, self.refresh)
+        self._held = Held(self._session)
+        self._acts = self._held.acts = Acts(self._session, self.refresh, [self._held.button])
+        self._page = LeakPage(self._session, self._found, self._looked)
         self._body = self._make_body(plain)
         self._head = HTML(layout=Layout(flex="1 1 0", min_width="0", overflow="hidden"))
         self._again = button("⟳", "Read everything again", self._press_again)
@@ -91,26 +102,31 @@ class Panel:
         self._places_table, self._ledger_sums = HTML(), HTML()
         body, draw = self._body, self._draw
         self._history = Section("History", [choices, body.history], on_turn=draw)
-        self._alive = Section("Live tensors", [body.alive, self._acts.widget], on_turn=draw)
+        alive = [body.alive, self._acts.widget, self._held.text]
+        self._alive = Section("Live tensors", alive, on_turn=draw)
+        leaks = [body.leaks, *self._page.widgets]
+        self._leaks = Section("Leaks", leaks, is_open=False, on_turn=self._leaks_turned)
         self._modules = Section("Modules", [body.modules], on_turn=draw)
         places = [self._places_table]
         self._places = Section("Where tensors are", places, on_turn=draw)
         sums = [self._ledger_sums]
         self._sums = Section("Ledger", sums, is_open=False, on_turn=self._ledger_turned)
-        self._sections = [self._history, self._alive, self._places, self._modules, self._sums]
+        self._sections = [self._history, self._alive, self._leaks, self._places, self._modules]
+        self._sections.append(self._sums)
 
     def _make_body(self, plain: bool) -> RichBody | PlainBody:
+        shown = self._live, self._walk, self._found
+        choice, leaks = self._chosen, self._leaks_chosen
         if not plain:
             try:
                 from nbmem.panel.rich import RichBody
 
-                return RichBody(
-                    self._live, self._walk, on_choice=self._chosen, on_hello=self._view_made
-                )
+                hello = self._view_made
+                return RichBody(*shown, on_choice=choice, on_leaks=leaks, on_hello=hello)
             except ImportError as error:
                 sentence = f"{error.name or error} is missing, so this is the plain panel."
                 self._acts.say(f"{sentence} `%pip install anywidget bokeh` brings the chart.")
-        return PlainBody(self._live, self._walk, on_choice=self._chosen)
+        return PlainBody(*shown, on_choice=choice, on_leaks=leaks)
 
     # Drawing.
 
@@ -123,19 +139,35 @@ class Panel:
         if getattr(self._session, "closed", False):
             self.close(words.NOT_LOADED)
             return
+        for turn in (self._acts.turn, self._page.turn):
+            turn.cell_ended()
+        self._held.grow_old()
         self._redraw.ask()
         self._rescan.ask()
+
+    def _cell_began(self) -> None:
+        if self._snapshot is not None:
+            self._tell_titles(self._snapshot)
 
     def _view_made(self) -> None:
         self._rescue.layout.display = HIDDEN
         self._changed()
 
     def _read(self) -> None:
+        self._list()
+        if self._leaks.is_open:
+            self._page.look_soon()
+        self._redraw.ask()
+
+    def _list(self) -> None:
         with self._acts.telling("Listing what is alive"):
             self._follow(self._session.take_inventory())
         if self._sums.is_open:
             self._take_ledger()
-        self._redraw.ask()
+
+    def _looked(self) -> None:
+        self._list()
+        self._redraw.now()
 
     def _follow(self, inventory: Inventory) -> None:
         self._inventory = inventory
@@ -154,7 +186,9 @@ class Panel:
         try:
             with self._acts.telling("Drawing the panel"):
                 inventory, ledger = self._inventory, self._ledger
-                self._show(take_snapshot(self._session, inventory, ledger, self._wanted))
+                taken = take_snapshot(self._session, inventory, ledger, self._wanted)
+                leaks = self._found.report if self._leaks.is_open else None
+                self._show(replace(taken, leaks=leaks))
         finally:
             self._drawing = False
 
@@ -167,7 +201,7 @@ class Panel:
         for section, draw in self._parts(snapshot):
             if section.is_open:
                 draw()
-        self._acts.update(snapshot, self._live.chosen)
+        self._chosen()
         self._outputs.follow(snapshot)
 
     def _parts(self, snapshot: Snapshot) -> list[tuple[Section, Callable[[], None]]]:
@@ -175,20 +209,27 @@ class Panel:
         return [
             (self._history, lambda: body.show_history(snapshot)),
             (self._alive, lambda: body.show_alive(snapshot)),
+            (self._leaks, lambda: self._show_leaks(snapshot)),
             (self._places, lambda: self._show_places(snapshot)),
             (self._modules, lambda: body.show_modules(snapshot)),
             (self._sums, lambda: self._show_ledger(snapshot)),
         ]
 
     def _tell_titles(self, snapshot: Snapshot) -> None:
-        units = snapshot.units
+        units, cell = snapshot.units, self._acts.turn.cell
+        waits = f"{cell} is running: acts wait for its end" if cell else ""
         self._history.tell("History", _history_aside(snapshot))
-        self._alive.tell(*_alive_words(snapshot))
+        self._alive.tell(*_alive_words(snapshot), waits)
+        self._leaks.tell(*_leak_words(self._found.report, units), waits)
         self._places.tell("Where tensors are", places_aside(self._where, units))
         self._places.hide(not self._where.devices)
         self._modules.tell("Modules", self._walk.summary(units))
         self._modules.hide(self._walk.is_empty)
         self._sums.tell("Ledger", ledger_aside(snapshot.ledger, units))
+
+    def _show_leaks(self, snapshot: Snapshot) -> None:
+        self._body.show_leaks(snapshot)
+        self._page.show(snapshot)
 
     def _show_places(self, snapshot: Snapshot) -> None:
         self._places_table.value = places_html(self._where, snapshot.units)
@@ -209,6 +250,16 @@ class Panel:
         if self._snapshot is not None:
             with self._acts.telling("Choosing"):
                 self._acts.update(self._snapshot, self._live.chosen)
+                self._held.update(self._snapshot, self._live.chosen)
+
+    def _leaks_chosen(self) -> None:
+        with self._page.telling("Choosing"):
+            self._page.update()
+
+    def _leaks_turned(self) -> None:
+        if self._leaks.is_open:
+            self._page.look()
+        self._draw()
 
     def _device_chosen(self, change: Any) -> None:
         if not self._drawing:
@@ -232,10 +283,12 @@ class Panel:
         if isinstance(self._body, PlainBody):
             return
         old = self._body
-        self._body = new = PlainBody(self._live, self._walk, on_choice=self._chosen)
-        pairs = [(old.history, new.history), (old.alive, new.alive), (old.modules, new.modules)]
-        for section, (before, after) in zip(
-            (self._history, self._alive, self._modules), pairs, strict=True
+        self._body = new = self._make_body(plain=True)
+        for section, before, after in (
+            (self._history, old.history, new.history),
+            (self._alive, old.alive, new.alive),
+            (self._leaks, old.leaks, new.leaks),
+            (self._modules, old.modules, new.modules),
         ):
             children = section.content.children
             section.content.children = [after if each is before else each for each in children]
@@ -268,7 +321,10 @@ class Panel:
             return
         self.closed = True
         self._ended = sentence
-        self._end_subscription()
+        for end in self._ends:
+            end()
+        self._acts.turn.drop()
+        self._page.close()
         self._redraw.close()
         self._rescan.close()
         self._outputs.end(sentence)
@@ -295,6 +351,11 @@ def _history_aside(snapshot: Snapshot) -> str:
     counts = [(cells, "cell"), (blocks, "block")]
     words = " and ".join(format_count(count, noun) for count, noun in counts if count)
     return f"{words} on {snapshot.device}" if words else ""
+
+
+def _leak_words(report: LeakReport | None, units: Units) -> tuple[str, str]:
+    aside = "" if report is None else f"as of {clock_text(report.taken_at)}"
+    return title_of(report, units), aside
 
 
 def _alive_words(snapshot: Snapshot) -> tuple[str, str]:

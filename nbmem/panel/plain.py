@@ -11,6 +11,7 @@ from nbmem.panel.cell_columns import cell_table
 from nbmem.panel.columns import Asked, one_line
 from nbmem.panel.crumbs import Crumbs
 from nbmem.panel.html_table import table_html
+from nbmem.panel.leak_columns import option_text as leak_text
 from nbmem.panel.legend import legend_html
 from nbmem.panel.live import GROUP_CHOICES, Lines, LiveList
 from nbmem.panel.live_columns import NOTHING, storage_name
@@ -22,6 +23,7 @@ from nbmem.units import format_bytes, format_count
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from nbmem.panel.leaks import LeakList
     from nbmem.panel.live import Line
     from nbmem.panel.modules import ModuleWalk
     from nbmem.panel.snapshot import Snapshot
@@ -35,11 +37,19 @@ _STAY = "look into …"
 
 
 class PlainBody:
-    """A table of cells as HTML, a list of live storages to choose from, a list of modules."""
+    """A table of cells as HTML; lists of live storages, modules and leaks to choose from."""
 
-    def __init__(self, live: LiveList, walk: ModuleWalk, *, on_choice: Callable[[], None]) -> None:
-        self._live, self._walk = live, walk
-        self._on_choice = on_choice
+    def __init__(
+        self,
+        live: LiveList,
+        walk: ModuleWalk,
+        found: LeakList,
+        *,
+        on_choice: Callable[[], None],
+        on_leaks: Callable[[], None],
+    ) -> None:
+        self._live, self._walk, self._found = live, walk, found
+        self._on_choice, self._on_leaks = on_choice, on_leaks
         self._snapshot: Snapshot | None = None
         self._drawing = False
         self._cells = HTML()
@@ -49,6 +59,10 @@ class PlainBody:
         self._inside = Dropdown(options=[(_STAY, "")], layout=Layout(width="auto"))
         self._inside.tooltip = "Module to look into"
         self._inside.observe(self._module_chosen, "value")
+        tip = "Leaks; hold Ctrl to choose several"
+        self._leak_rows = SelectMultiple(rows=5, layout=Layout(width="auto"), tooltip=tip)
+        self._leak_rows.observe(self._leaks_chosen, "value")
+        self.leaks = VBox([self._leak_rows])
         self.history = VBox([self._cells])
         self.alive = VBox([self._wanted, self._tensors, self._more])
         self.modules = VBox([self._crumbs.widget, self._tree, self._inside])
@@ -119,7 +133,26 @@ class PlainBody:
             self._drawing = False
         self._inside.layout.display = None if inside else "none"
 
+    def show_leaks(self, snapshot: Snapshot) -> None:
+        """Draws the list of leaks; where there is none, no list."""
+        found = self._found
+        self.leaks.layout.display = None if found.leaks else "none"
+        rows = zip(found.leaks[:MOST_ROWS], found.keys, strict=False)
+        options = [(leak_text(leak, snapshot.units), key) for leak, key in rows]
+        self._drawing = True
+        try:
+            if tuple(options) != self._leak_rows.options:
+                self._leak_rows.options = options
+            self._leak_rows.value = [key for key in found.rows if key in found.keys[:MOST_ROWS]]
+        finally:
+            self._drawing = False
+
     # What the user does.
+
+    def _leaks_chosen(self, change: Any) -> None:
+        if not self._drawing:
+            self._found.choose(change["new"])
+            self._on_leaks()
 
     def _ask(self, _change: Any) -> None:
         self._live.ask(Asked(self._filter.value, self._by.value, self._sort.value))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
 import time
 from typing import TYPE_CHECKING
 
+from nbmem.panel.turns import main_loop
+
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable
 
 
@@ -38,7 +39,7 @@ class Throttle:
         """Has `act` called soon."""
         if self._closed or self._waiting is not None:
             return
-        loop = _main_loop()
+        loop = main_loop()
         if loop is None:
             self.now()
         else:
@@ -65,12 +66,3 @@ class Throttle:
         if self._waiting is not None:
             self._waiting.cancel()
             self._waiting = None
-
-
-def _main_loop() -> asyncio.AbstractEventLoop | None:
-    if threading.current_thread() is not threading.main_thread():
-        return None
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None

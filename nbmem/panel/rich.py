@@ -9,6 +9,7 @@ from ipywidgets import HTML, VBox
 from nbmem.panel.cell_columns import cell_sentence, cell_table, stack_sentence
 from nbmem.panel.chart import Chart
 from nbmem.panel.crumbs import Crumbs
+from nbmem.panel.leak_columns import leak_table
 from nbmem.panel.legend import detail_html, legend_html
 from nbmem.panel.live import GROUP_CHOICES
 from nbmem.panel.live_columns import live_table
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from nbmem.panel.columns import Asked
+    from nbmem.panel.leaks import LeakList
     from nbmem.panel.live import LiveList
     from nbmem.panel.modules import ModuleWalk
     from nbmem.panel.snapshot import Snapshot
@@ -28,18 +30,20 @@ NO_CELLS = "Run a cell with %%gpumem, or switch on %gpumem on: each measured cel
 
 
 class RichBody:
-    """Chart, table of cells, table of live storages, table of modules."""
+    """Chart, table of cells, table of live storages, table of modules, table of leaks."""
 
     def __init__(
         self,
         live: LiveList,
         walk: ModuleWalk,
+        found: LeakList,
         *,
         on_choice: Callable[[], None],
+        on_leaks: Callable[[], None],
         on_hello: Callable[[], None],
     ) -> None:
-        self._live, self._walk = live, walk
-        self._on_choice = on_choice
+        self._live, self._walk, self._found = live, walk, found
+        self._on_choice, self._on_leaks = on_choice, on_leaks
         self._snapshot: Snapshot | None = None
         self._drawn: dict[str, object] = {}
         self.legend = HTML()
@@ -56,15 +60,20 @@ class RichBody:
             groupings=[list(choice) for choice in GROUP_CHOICES],
         )
         self.tree = Table(on_hello=on_hello, label="Modules", visible_rows=6, fits=True)
+        self.leak_rows = Table(
+            on_hello=on_hello, label="Leaks", visible_rows=5, fits=True, multiple=True, tells=False
+        )
         self._crumbs = Crumbs(self._enter)
         self.detail = HTML()
         self.history = VBox([self.chart, self.legend, self.cells, self.detail])
         self.alive = VBox([self.tensors])
         self.modules = VBox([self._crumbs.widget, self.tree])
+        self.leaks = VBox([self.leak_rows])
         self.tensors.observe(self._rows_chosen, "selected")
         self.cells.observe(self._cell_chosen, "selected")
         self.chart.observe(self._bar_chosen, "selected")
         self.tree.observe(self._module_chosen, "selected")
+        self.leak_rows.observe(self._leaks_chosen, "selected")
 
     # Drawing: what is drawn already is not sent again.
 
@@ -91,6 +100,14 @@ class RichBody:
         self._snapshot = snapshot
         if not self._is_drawn("modules", (snapshot.storages(), snapshot.units)):
             self._show_level(snapshot)
+
+    def show_leaks(self, snapshot: Snapshot) -> None:
+        """Draws the table of leaks; where there is none, no table."""
+        found = self._found
+        self.leaks.layout.display = None if found.leaks else "none"
+        self.leak_rows.show(leak_table(found.keys, found.leaks, snapshot.units))
+        if self.leak_rows.selected != found.rows:
+            self.leak_rows.selected = found.rows
 
     def _is_drawn(self, part: str, facts: object) -> bool:
         drawn = part in self._drawn and self._drawn[part] == facts
@@ -119,6 +136,12 @@ class RichBody:
     def _rows_chosen(self, change: Any) -> None:
         self._live.choose(change["new"])
         self._on_choice()
+
+    # Leaks.
+
+    def _leaks_chosen(self, change: Any) -> None:
+        self._found.choose(change["new"])
+        self._on_leaks()
 
     # Modules.
 

@@ -33,6 +33,10 @@ CSS = """
 .nbmem-panel .nbmem-crumbs button:enabled:is(:hover, :focus, :active) {
   background: transparent; box-shadow: none;
 }
+.nbmem-panel .nbmem-now { animation: nbmem-leave 0s 1s forwards; }
+.nbmem-panel .nbmem-later { font-size: 0; animation: nbmem-come 0s 1s forwards; }
+@keyframes nbmem-leave { to { font-size: 0; } }
+@keyframes nbmem-come { to { font-size: var(--jp-ui-font-size0, 11px); } }
 .nbmem-panel .nbmem-crumbs button {
   width: auto; height: 24px; margin: 0; padding: 0 4px; line-height: 24px;
   color: var(--jp-content-link-color, #1976d2); background: transparent; box-shadow: none;
@@ -71,10 +75,10 @@ class Section:
         self.tell(title)
         self._dress()
 
-    def tell(self, title: str, aside: str = "") -> None:
-        """Changes the title and the words beside it."""
+    def tell(self, title: str, aside: str = "", later: str = "") -> None:
+        """Changes the title and the words beside it, which after a second give way to `later`."""
         self._button.description = title
-        self._aside.value = aside_html(self._title, aside)
+        self._aside.value = aside_html(self._title, aside, later)
 
     def turn(self) -> None:
         """Opens it, or closes it."""

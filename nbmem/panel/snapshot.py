@@ -12,7 +12,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nbmem.panel.contract import SessionLike
-    from nbmem.records import CellRecord, DeviceReading, Inventory, Ledger, StorageRecord
+    from nbmem.records import (
+        CellRecord,
+        DeviceReading,
+        Inventory,
+        LeakReport,
+        Ledger,
+        StorageRecord,
+    )
     from nbmem.render.stacks import Shown
     from nbmem.totals import Places
     from nbmem.units import Units
@@ -33,6 +40,8 @@ class Snapshot:
     """None until somebody opened it."""
     shown: Shown = "alive"
     """What the bars of the chart are made of."""
+    leaks: LeakReport | None = None
+    """None while their section is closed."""
 
     @property
     def devices(self) -> list[str]:

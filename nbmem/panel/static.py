@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 from nbmem.panel.cell_columns import cell_sentence, cell_table
 from nbmem.panel.columns import figures, one_line
 from nbmem.panel.html_table import table_html
+from nbmem.panel.leak_columns import leak_table
+from nbmem.panel.leak_columns import option_text as leak_text
+from nbmem.panel.leak_words import sentences_html, state_sentences, title_of
 from nbmem.panel.live import Line
 from nbmem.panel.live_columns import storage_name, storage_table
 from nbmem.panel.places import places_aside, places_html
@@ -18,9 +21,11 @@ from nbmem.render.text_ledger import ledger_text
 
 if TYPE_CHECKING:
     from nbmem.panel.snapshot import Snapshot
+    from nbmem.records import LeakReport
 
 _CELLS = 10
 _STORAGES = 10
+_LEAKS = 20
 
 
 def copy_text(snapshot: Snapshot | None) -> str:
@@ -31,6 +36,7 @@ def copy_text(snapshot: Snapshot | None) -> str:
     shown = snapshot.records[-_CELLS:]
     lines += [cell_sentence(record, snapshot.device, snapshot.units) for record in shown]
     lines += _storage_lines(snapshot)
+    lines += _leak_lines(snapshot)
     if snapshot.ledger is not None:
         lines += ["", ledger_text(snapshot.ledger, units=snapshot.units)]
     return "\n".join(lines)
@@ -61,6 +67,17 @@ def _storage_lines(snapshot: Snapshot) -> list[str]:
     return [f"Live tensors: {where}", *rows, *([f"and {rest:,} more"] if rest else [])]
 
 
+def _leak_lines(snapshot: Snapshot) -> list[str]:
+    report = snapshot.leaks
+    if report is None:
+        return []
+    shown, rest = report.leaks[:_LEAKS], len(report.leaks[_LEAKS:])
+    rows = [leak_text(leak, snapshot.units) for leak in shown]
+    more = [f"and {rest:,} more"] if rest else []
+    told = state_sentences(report, snapshot.inventory, snapshot.units)
+    return [title_of(report, snapshot.units), *rows, *more, *told]
+
+
 def copy_html(snapshot: Snapshot | None) -> str:
     """Returns the same as HTML with inline styles only, every text escaped."""
     head = f"<b>nbmem panel</b>{escape(_as_of(snapshot))}"
@@ -70,6 +87,8 @@ def copy_html(snapshot: Snapshot | None) -> str:
         parts.append(table_html(cell_table(shown, snapshot.device, snapshot.units)))
     if snapshot is not None and snapshot.storages():
         parts += _storage_parts(snapshot)
+    if snapshot is not None and snapshot.leaks is not None:
+        parts += _leak_parts(snapshot, snapshot.leaks)
     if snapshot is not None and snapshot.ledger is not None:
         parts.append(ledger_html(snapshot.ledger, units=snapshot.units))
     style = f"{FONT}line-height:20px;max-width:720px"
@@ -86,4 +105,16 @@ def _storage_parts(snapshot: Snapshot) -> list[str]:
         "<div><b>Largest live tensors</b></div>",
         table_html(storage_table(shown, snapshot.units)),
         f"<div>and {rest:,} more</div>" if rest > 0 else "",
+    ]
+
+
+def _leak_parts(snapshot: Snapshot, report: LeakReport) -> list[str]:
+    shown, rest = report.leaks[:_LEAKS], len(report.leaks[_LEAKS:])
+    data = leak_table(range(len(shown)), shown, snapshot.units)
+    told = state_sentences(report, snapshot.inventory, snapshot.units)
+    return [
+        f"<div><b>{escape(title_of(report, snapshot.units))}</b></div>",
+        table_html(data) if shown else "",
+        f"<div>and {rest:,} more</div>" if rest else "",
+        sentences_html(told),
     ]

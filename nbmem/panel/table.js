@@ -224,14 +224,15 @@ class TableView {
     const nothing = this.filter?.value.trim() ? "Nothing matches the filter." : empty;
     this.note.textContent = this.order.length ? "" : trouble || nothing;
     this.note.hidden = !this.note.textContent;
+    const tells = this.model.get("multiple") && this.model.get("tells");
     const parts = [];
     if (this.order.length < keys.length) parts.push(`${this.order.length} of ${keys.length} shown`);
-    if (selected.size && this.model.get("multiple")) parts.push(chosenWords(selected));
+    if (selected.size && tells) parts.push(chosenWords(selected));
     if (unlisted) parts.push(unlisted);
-    if (this.active >= 0 && this.model.get("multiple")) parts.push(this.data.tips[this.order[this.active]].replaceAll("\n", " · "));
+    if (this.active >= 0 && tells) parts.push(this.data.tips[this.order[this.active]].replaceAll("\n", " · "));
     const words = parts.join(" · ") || (this.order.length ? HINT : "");
     if (this.footer.textContent !== words) this.footer.textContent = words;
-    this.footer.hidden = !this.model.get("multiple") && !unlisted;
+    this.footer.hidden = !tells && !unlisted;
   }
 
   rowNode(row, position, selected) {

@@ -34,6 +34,8 @@ class Table(anywidget.AnyWidget):
     visible_rows = traitlets.Int(6).tag(sync=True)
     fits = traitlets.Bool(False).tag(sync=True)
     """It is lower where it has fewer rows."""
+    tells = traitlets.Bool(True).tag(sync=True)
+    """The line below says what is chosen, and of the row where one stands all that it knows."""
     label = traitlets.Unicode("").tag(sync=True)
 
     def __init__(

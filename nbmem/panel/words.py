@@ -24,6 +24,7 @@ FONT = (
     "font-family:var(--jp-ui-font-family,system-ui,sans-serif);"
     "font-size:var(--jp-ui-font-size1,13px);color:var(--jp-ui-font-color1,inherit);"
 )
+NOW, LATER = "nbmem-now", "nbmem-later"
 QUIET = "font-size:var(--jp-ui-font-size0,11px);color:var(--jp-ui-font-color2,GrayText);"
 
 
@@ -45,15 +46,17 @@ def answer(report: ReclaimReport, units: Units) -> str:
     """Returns what the panel says after an act, one line."""
     notes = (note.sentence for note in report.notes)
     parts = [freed_sentence(report, units), *report.refused, *report.still_held, *notes]
-    return " ".join(_few(map(_sentence, parts)))
+    return " ".join(few(map(sentence, parts)))
 
 
-def _sentence(text: str) -> str:
+def sentence(text: str) -> str:
+    """Returns `text` on one line, with an end."""
     text = one_line(text, 400)
     return text if text.endswith((".", "!", "?", "…")) else f"{text}."
 
 
-def _few(sentences: Iterable[str]) -> list[str]:
+def few(sentences: Iterable[str]) -> list[str]:
+    """Returns as many as one reads, and a word about the rest."""
     listed = list(sentences)
     if len(listed) <= _MOST_SENTENCES:
         return listed
@@ -121,17 +124,19 @@ def del_tip(storages: Sequence[StorageRecord]) -> str:
 
 def plan_html(plan: ReclaimReport) -> str:
     """Returns the plan as HTML: what will be dropped, what stays and why; escaped."""
-    parts = [_list_html("To be dropped", plan.planned), _list_html("Stays", plan.refused)]
+    parts = [list_html("To be dropped", plan.planned), list_html("Stays", plan.refused)]
     if not any(parts):
         parts = [escape("Nothing of this can be dropped from here.")]
     return f'<div style="{FONT}line-height:18px;overflow-wrap:anywhere;">{"".join(parts)}</div>'
 
 
-def _list_html(head: str, sentences: Sequence[str]) -> str:
+def list_html(head: str, sentences: Sequence[str]) -> str:
+    """Returns sentences as a list under its head, escaped; nothing where there are none."""
     if not sentences:
         return ""
-    items = "".join(f"<li>{escape(one_line(text, 400))}</li>" for text in _few(sentences))
-    return f'<b>{head}</b><ul style="margin:2px 0 6px;padding-left:18px;">{items}</ul>'
+    items = "".join(f"<li>{escape(one_line(text, 400))}</li>" for text in few(sentences))
+    head = f"<b>{escape(head)}</b>" if head else ""
+    return f'{head}<ul style="margin:2px 0 6px;padding-left:18px;">{items}</ul>'
 
 
 def line_html(text: str) -> str:
@@ -145,17 +150,20 @@ def plain_line_html(text: str) -> str:
     return f'<div style="{FONT}line-height:20px">{escape(text)}</div>'
 
 
-def aside_html(title: str, aside: str = "") -> str:
+def aside_html(title: str, aside: str = "", later: str = "") -> str:
     """Returns the quiet words at the right of a section's button, escaped.
 
-    The title is there once more for screen readers, as a heading to jump to.
+    The title is there once more for screen readers, as a heading to jump to. After a second on the
+    page the words give way to `later`: what is over sooner is not worth a word.
     """
     unseen = "position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%);"
     cut = "overflow:hidden;text-overflow:ellipsis;white-space:nowrap;text-align:right;"
+    shown = escape(aside)
+    if later:
+        shown = f'<span class="{NOW}">{shown}</span><span class="{LATER}">{escape(later)}</span>'
     return (
-        f'<div style="{FONT}{QUIET}{cut}line-height:32px" title="{escape(aside)}">'
-        f'<span role="heading" aria-level="3" style="{unseen}">{escape(title)}</span>'
-        f"{escape(aside)}</div>"
+        f'<div style="{FONT}{QUIET}{cut}line-height:32px" title="{escape(later or aside)}">'
+        f'<span role="heading" aria-level="3" style="{unseen}">{escape(title)}</span>{shown}</div>'
     )
 
 

@@ -10,10 +10,14 @@ from nbmem.records import (
     DeviceDelta,
     DeviceLedger,
     DeviceReading,
+    Holders,
     Inventory,
+    Leak,
+    LeakReport,
     Ledger,
     LedgerLine,
     LedgerSum,
+    PathStep,
     ReclaimReport,
     StorageRecord,
 )
@@ -76,6 +80,38 @@ def ledger(*lines, total, device="cpu", **more):
     return Ledger((DeviceLedger(device, "cpu", None, (one,), **more),), 1_000_000.0)
 
 
+def leak(size, *steps, kind="stale_error", holder="traceback", **more):
+    """A leak held by a way of texts."""
+    facts = {
+        "count": 1,
+        "created_by": 7,
+        "reason": f"{steps[0]} keeps it.",
+        "remedy": "drop(it)",
+        "cost": "",
+        "storages": (1,),
+        "cuts": (steps[0],),
+    }
+    path = tuple(PathStep("step", text) for text in steps)
+    return Leak(bytes=size, kind=kind, holder=holder, path=path, **{**facts, **more})
+
+
+class ScriptedWatcher:
+    """Says which cell runs, as a test wants it."""
+
+    def __init__(self):
+        self.running = None
+        self.listeners = []
+
+    def subscribe(self, callback):
+        self.listeners.append(callback)
+        return lambda: callback in self.listeners and self.listeners.remove(callback)
+
+    def begin(self, cell):
+        self.running = cell
+        for callback in list(self.listeners):
+            callback()
+
+
 class ScriptedSession:
     """Answers what a test wrote, and lists what it was asked to do."""
 
@@ -92,6 +128,57 @@ class ScriptedSession:
         self.ledgers = 0
         self.subscribers = []
         self.closed = False
+        self.watcher = ScriptedWatcher()
+        self.leaks = []
+        self.searches = 0
+        self.notes = ()
+        self.below = 0
+        self.held = []
+        self.costs = ()
+        self.comes_back = None
+
+    def find_leaks(self):
+        self.searches += 1
+        return LeakReport(tuple(self.leaks), 1_000_000.0, 256 * 1024, self.below, self.notes)
+
+    def find_holders(self, keys):
+        self.acts.append(("holders", tuple(keys)))
+        return Holders(tuple(held for held in self.held if held.key in keys))
+
+    def plan_reclaim(self, targets=None, *, everything=False):
+        chosen = self._targets(targets, everything)
+        self.acts.append(("plan", self._asked(targets, everything)))
+        planned = tuple(f"free {each.path_text}" for each in chosen)
+        promised = sum(each.bytes for each in chosen)
+        return self._report(planned, (), 4 * MIB, None, promised, chosen)
+
+    def reclaim(self, targets=None, *, everything=False):
+        chosen = self._targets(targets, everything)
+        self.acts.append(("reclaim", self._asked(targets, everything)))
+        self.leaks = [each for each in self.leaks if each not in chosen]
+        promised = sum(each.bytes for each in chosen)
+        freed = promised if self.comes_back is None else self.comes_back
+        dropped = tuple(f"free {each.path_text}" for each in chosen)
+        self.tell()
+        return self._report(dropped, dropped, 4 * MIB, 4 * MIB - freed, promised, chosen)
+
+    def _targets(self, targets, everything):
+        if targets is not None:
+            return [each for each in targets if each in self.leaks]
+        return [each for each in self.leaks if everything or not each.cost]
+
+    def _asked(self, targets, everything):
+        return "all" if everything else targets and [each.path_text for each in targets]
+
+    def _report(self, planned, dropped, before, after, promised, chosen):
+        return ReclaimReport(
+            "reclaim", planned, dropped, self.refused, before, after, "torch storages on cpu",
+            costs=tuple(each.cost for each in chosen if each.cost), promised=promised,
+        )  # fmt: skip
+
+    def end_cell(self):
+        self.watcher.running = None
+        self.tell()
 
     def take_inventory(self):
         self.scans += 1

@@ -138,7 +138,7 @@ def test_what_is_gone_already_is_said_by_its_name(panel, session, monkeypatch):
     del session.storages[0]
     press(panel, "del feats (2.00 MiB)")
     assert "feats is gone already: nothing was dropped." in texts(panel)
-    assert "none" == panel._acts._plan.layout.display
+    assert "none" == panel._acts._plan.widget.layout.display
     assert [12] == panel._body.tensors.data.keys
 
 
@@ -150,8 +150,8 @@ def test_a_plan_that_drops_nothing_has_nothing_to_keep(panel, session, monkeypat
     assert "none" == named(panel, "Drop only these")[0].layout.display
     assert not named(panel, "Keep all")
     press(panel, "Close")
-    assert "model.0.weight is part of model" in panel._acts._plan_list.value
-    assert "none" == panel._acts._plan.layout.display
+    assert "model.0.weight is part of model" in panel._acts._plan.text.value
+    assert "none" == panel._acts._plan.widget.layout.display
     assert "Nothing was dropped." not in texts(panel)
 
 

@@ -172,7 +172,7 @@ def test_choosing_a_group_offers_its_storages_for_del_and_shows_the_plan_first()
     assert "del 2 (8.00 MiB)…" == panel._acts._del.description
     panel._acts._del.click()
     assert [("plan", (1, 3))] == session.acts
-    panel._acts._confirm.click()
+    panel._acts._plan.confirm.click()
     assert ("drop", (1, 3)) == session.acts[-1]
     assert ["gradient", "user"] == text(tensors.data, "name")
     assert [] == tensors.selected
