@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from nbmem.heap.scan import find_instances
 from nbmem.holders.search import Found, search_holders
 from nbmem.holders.ties import ROOT, Tie, Ties
-from nbmem.inventory.readers import type_name
+from nbmem.inventory.readers import names_in_space, type_name
 
 if TYPE_CHECKING:
     from collections.abc import Container, Sequence
@@ -31,7 +31,7 @@ def find_others(
 ) -> set[int]:
     """Adds to `ties` who else holds these objects, and the containers that are known to hold them.
 
-    Returns the ids of classes met on the way of which an instance lives: what they hold is in use.
+    Returns the ids of the user's classes of which an instance lives: what they hold is in use.
 
     Args:
         ties: all ways that are known; takes up what is found.
@@ -47,10 +47,15 @@ def find_others(
     found = search_holders([*targets, *above], known=wanted.keys() | _of_roots(ties), ours=ours)
     try:
         _take(ties, found, cyclic, in_graphs)
-        classes = [found.objects[at] for at, (kind, _) in found.roots.items() if kind == "class"]
-        return {id(type(item)) for item in find_instances(classes)} if classes else set()
+        return _classes_in_use(found)
     finally:
         found.clear()
+
+
+def _classes_in_use(found: Found) -> set[int]:
+    classes = [found.objects[at] for at, (kind, _) in found.roots.items() if kind == "class"]
+    classes = [one for one in classes if names_in_space(one) is not None]
+    return {id(type(item)) for item in find_instances(classes)} if classes else set()
 
 
 def _known_above(ties: Ties, targets: Sequence[Any], wanted: dict[int, int]) -> list[Any]:
