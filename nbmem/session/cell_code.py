@@ -46,11 +46,15 @@ def lines_above(outer: str, inner: str) -> int | None:
 
 def _file_name(shell: InteractiveShell, info: Any, number: int | None) -> str:
     """Returns the name under which IPython or ipykernel is going to compile the cell."""
-    code = getattr(info, "transformed_cell", None)  # IPython 9.11 and later
-    if code is None:
-        code = shell.transform_cell(info.raw_cell)
+    code = transformed(shell, info)
     count = shell.execution_count if number is None else number
     return str(shell.compile.get_code_name(info.raw_cell, code, count))
+
+
+def transformed(shell: InteractiveShell, info: Any) -> str:
+    """Returns a cell as Python, its magics as calls."""
+    code = getattr(info, "transformed_cell", None)  # IPython 9.11 and later
+    return str(shell.transform_cell(info.raw_cell) if code is None else code)
 
 
 def _blank(lines: list[str]) -> int:

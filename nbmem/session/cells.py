@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nbmem.records import Note
-from nbmem.session.cell_code import lines_above, place_of_cell
+from nbmem.session.cell_code import lines_above, place_of_cell, transformed
 from nbmem.session.endings import ending_of
+from nbmem.session.previous import free_previous, release_oom
 from nbmem.session.recorder import Heading, OpenRecord
 from nbmem.session.request import CellRequest
 
@@ -83,12 +84,25 @@ class CellWatcher:
     def post_run_cell(self, result: Any) -> None:
         """Closes the record of the cell that ended, keeps it and shows it if asked."""
         cell = self._ended(result)
+        self._release(cell, result)
         if cell is not None and cell.opened is not None and cell.request is not None:
             status, error = ending_of(result)
             record = self._session.recorder.close(cell.opened, status, error)
             self._session.finish_cell(record, cell.request)
         if not self._running:
             self._session.tell_subscribers()
+
+    def _release(self, cell: _RunningCell | None, result: Any) -> None:
+        """Lets go of what ran out of memory in the cell, if the user wishes."""
+        session, notes = self._session, list[Note]()
+        if not session.settings.release_oom_traceback or ending_of(result)[0] != "oom":
+            return
+        with session.troubles.caught("let go of what ran out of memory", notes):
+            notes.append(release_oom(session, result.error_in_exec or result.error_before_exec))
+        if cell is not None and cell.opened is not None:
+            cell.opened.notes.extend(notes)
+        else:
+            session.say(notes)
 
     def close_all(self, note: Note) -> None:
         """Ends every open record early, as `%unload_ext` in the middle of a cell does."""
@@ -121,13 +135,18 @@ class CellWatcher:
     def _open(self, cell: _RunningCell, notes: list[Note]) -> OpenRecord:
         request, session = cell.request or CellRequest(), self._session
         outer, run = self.innermost, session.runs.begin(_identity(cell.info))
+        shown = session.runs.swap_count(run, cell.number)
+        if session.settings.free_previous_outputs and len(self._running) == 1:
+            with session.troubles.caught("let go of what the run before left", notes):
+                code = transformed(session.shell, cell.info)
+                notes += free_previous(session, code, run, shown)
         place: Place | None = None
         with session.troubles.caught("find the lines of the cell", notes):
             place = self._place(cell.info)
         heading = Heading(
             first_line=_first_line(cell.info.raw_cell),
             label=request.label,
-            execution_count=session.execution_count(cell.info),
+            execution_count=cell.number,
             cell_id=getattr(cell.info, "cell_id", None),
             parent=outer.serial if outer else None,
             runs=(run, *outer.heading.runs) if outer else (run,),

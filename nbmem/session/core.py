@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -198,6 +198,13 @@ class Session:
         rows = self.settings.rows
         bundle = report_bundle(record, units=self.units, width=self.width, rows=rows)
         display(bundle, raw=True)
+
+    def say(self, notes: Iterable[Note]) -> None:
+        """Shows notes that no record carries, under the cell."""
+        from IPython.display import display
+
+        for note in notes:
+            display({"text/plain": note.sentence}, raw=True)
 
     # Acting: each act is room `reclaim`'s, with its proof.
 

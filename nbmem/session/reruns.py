@@ -36,12 +36,19 @@ class RunBook:
         self._numbers: dict[str, int] = {}
         self._runs: dict[int, int] = {}
         self._kept: dict[int, dict[str, deque[tuple[int, int]]]] = {}
+        self._counts: dict[int, int | None] = {}
 
     def begin(self, identity: str) -> CellRun:
         """Returns the run that begins now of the cell with this identity."""
         cell = self._numbers.setdefault(identity, len(self._numbers) + 1)
         self._runs[cell] = self._runs.get(cell, 0) + 1
         return CellRun(cell, self._runs[cell])
+
+    def swap_count(self, now: CellRun, count: int | None) -> int | None:
+        """Notes the n of a run's `[n]`; returns that of the run before."""
+        before = self._counts.get(now.cell)
+        self._counts[now.cell] = count
+        return before
 
     def enter(self, now: CellRun, kept: dict[str, int]) -> dict[str, tuple[tuple[int, int], ...]]:
         """Notes what a run ended with; returns (run, bytes) of all runs kept, oldest first."""

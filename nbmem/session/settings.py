@@ -47,6 +47,25 @@ class NbMem(Configurable):
         ),
     ).tag(config=True)
 
+    leak_threshold = Int(
+        262_144, min=0, help="Bytes below which a leak is not reported; smaller ones are summed."
+    ).tag(config=True)
+    free_previous_outputs = Bool(
+        False,
+        help=(
+            "Before a measured cell runs again, let go of what its runs before left in the"
+            " variables that it is sure to assign anew, and of what it showed: so `model = …` never"
+            " holds two copies. A cell that fails before it assigns them leaves none."
+        ),
+    ).tag(config=True)
+    release_oom_traceback = Bool(
+        False,
+        help=(
+            "After a cell that ran out of memory, let go of the local variables that its traceback"
+            " keeps. %debug shows none of them then."
+        ),
+    ).tag(config=True)
+
     @validate("name_budget")
     def _check_budget(self, proposal: Any) -> float:
         seconds = float(proposal["value"])
