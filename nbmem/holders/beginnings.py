@@ -8,14 +8,16 @@ import types
 from collections import Counter
 from typing import Any
 
+from nbmem.holders.unseen import OURS, is_of_nbmem, running_frames
+from nbmem.inventory.frames import read_locals
+
 _names_of_module: Any = vars(types.ModuleType)["__dict__"].__get__
 _namespace_of = type.__dict__["__dict__"].__get__
 _qualname_of = type.__dict__["__qualname__"].__get__
-OURS = "nbmem"
 
 
 class Beginnings:
-    """Knows where chains begin at this moment. Holds modules strongly until `clear`."""
+    """Knows where chains begin at this moment. Holds modules and frames until `clear`."""
 
     def __init__(self) -> None:
         self._modules: dict[int, types.ModuleType] = {}
@@ -26,12 +28,15 @@ class Beginnings:
                 self._modules[id(_names_of_module(module))] = module
                 self._listed.add(id(module))
         self._tables = {id(sys.modules): "sys.modules", id(vars(builtins)): "builtins"}
+        self.frames: dict[int, tuple[types.FrameType, str]] = {}
+        """Those that run and are not nbmem's own, by id, each with what it is called."""
         self._own: Counter[int] = Counter()
-        self._note_own_frames()
+        self._note_frames()
 
     def clear(self) -> None:
-        """Lets go of the modules."""
+        """Lets go of modules and frames."""
         self._modules.clear()
+        self.frames.clear()
 
     def owner_of(self, holder: Any) -> Any:
         """Returns the module instead of its dict; anything else as it is."""
@@ -46,6 +51,8 @@ class Beginnings:
             return "class", f"class {name_of_class(thing)}"
         if id(thing) in self._tables:
             return "interpreter", self._tables[id(thing)]
+        if id(thing) in self.frames:
+            return "thread", self.frames[id(thing)][1]
         return None
 
     def is_ours(self, holder: Any) -> bool:
@@ -57,15 +64,13 @@ class Beginnings:
         """Returns how many locals of nbmem's own running frames are this object."""
         return self._own[id(thing)]
 
-    def _note_own_frames(self) -> None:
-        frame = sys._getframe(1)
-        while frame is not None:
-            if str(frame.f_globals.get("__name__")).partition(".")[0] == OURS:
-                names = frame.f_locals
-                self._own.update(map(id, names.values()))
-                if type(names) is dict:  # until Python 3.12 a copy, which the frame would keep
-                    names.clear()
-            frame = frame.f_back  # type: ignore[assignment]
+    def _note_frames(self) -> None:
+        for frame, thread in running_frames():
+            if is_of_nbmem(frame):
+                self._own.update(id(value) for _, value in read_locals(frame))
+            else:
+                text = f"{frame.f_code.co_name}() in thread {thread!r}"
+                self.frames[id(frame)] = frame, text
 
 
 def _name_of_module(module: types.ModuleType) -> str:

@@ -16,9 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from nbmem.heap.storages import gradient_of
+from nbmem.holders.unseen import inside_array, is_array
 from nbmem.inventory.callables import held_by_function, held_by_method
+from nbmem.inventory.natives import SUSPENDED, held_by_native, traceback_of
 from nbmem.inventory.paths import HOLDERS, Step, prints_itself, write_step
-from nbmem.inventory.readers import _real_dict, _real_slots, type_name
+from nbmem.inventory.readers import Kind, _real_dict, _real_slots, read_type, type_name
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -145,8 +148,6 @@ _MODULE_STEPS = frozenset(step for _, step in _PARTS)
 
 def _words_of_unknown(holder: Any) -> tuple[str, str]:
     kind = type(holder)
-    if kind is _CACHE:
-        return "function cache", "cached result"
     if type_name(kind) in _BUFFERS:
         return "iterator buffer", f"buffer of {type_name(kind).strip('_').partition('_')[0]}"
     return HOLDERS[Step.INSIDE_AT], f"inside {type_name(kind)}"
@@ -180,6 +181,15 @@ def _parts_of(holder: Any) -> Iterator[Any]:
         yield holder.__defaults__
         yield holder.__kwdefaults__
         yield vars(holder)
+    elif kind is types.FrameType or kind in SUSPENDED:
+        yield from (one for one in gc.get_referents(holder) if type(one) is types.CellType)
+    elif issubclass(kind, BaseException):
+        yield _attributes_of(holder)
+        yield from _tracebacks(traceback_of(holder))
+    elif kind is types.TracebackType:
+        yield from _tracebacks(holder.tb_next)
+    elif kind is _CACHE:
+        yield from (one for one in gc.get_referents(holder) if type(one) is dict)
     elif kind is not dict:
         names = _attributes_of(holder)
         yield names
@@ -187,28 +197,51 @@ def _parts_of(holder: Any) -> Iterator[Any]:
             yield from (dict.get(names, name) for name, _ in _PARTS)
 
 
+def _tracebacks(trace: types.TracebackType | None) -> Iterator[types.TracebackType]:
+    while trace is not None:
+        yield trace
+        trace = trace.tb_next
+
+
 def _entries_of(holder: Any) -> Iterator[_Entry]:
     """Goes through what an object holds, as far as there are words for it."""
+    kind = type(holder)
+    reader = read_type(kind)
+    if reader.kind is Kind.NATIVE:
+        yield from held_by_native(holder, reader)
+    elif issubclass(kind, types.ModuleType):
+        yield from _named(_names_of_module(holder))
+    elif issubclass(kind, type):
+        yield from _named(dict(_namespace_of(holder)))
+    elif kind is types.FunctionType:
+        yield from held_by_function(holder)
+    elif kind in (types.MethodType, staticmethod, classmethod):
+        yield from held_by_method(holder)
+    elif is_array(holder):
+        yield from _entries_of_array(holder)
+    else:
+        yield from _entries_of_container(holder)
+        yield from _entries_of_instance(holder)
+
+
+def _entries_of_container(holder: Any) -> Iterator[_Entry]:
     kind = type(holder)
     if issubclass(kind, dict):
         yield from _entries_of_dict(holder)
     elif issubclass(kind, tuple):
         yield from _entries_of_tuple(holder)
-    elif issubclass(kind, types.ModuleType):
-        yield from _named(_names_of_module(holder))
-        return
-    elif issubclass(kind, type):
-        yield from _named(dict(_namespace_of(holder)))
-        return
-    elif kind is types.FunctionType:
-        yield from held_by_function(holder)
-        return
-    elif kind in (types.MethodType, staticmethod, classmethod):
-        yield from held_by_method(holder)
     for base, iterate, step in _SEQUENCES:
         if issubclass(kind, base):
             yield from ((step, at, item) for at, item in enumerate(iterate(holder)))
-    yield from _entries_of_instance(holder)
+    if issubclass(kind, torch.Tensor):
+        gradient = gradient_of(holder)
+        yield from [] if gradient is None else [(Step.GRADIENT, "grad", gradient)]
+
+
+def _entries_of_array(holder: Any) -> Iterator[_Entry]:
+    for at, held in enumerate(inside_array(holder)):
+        yield Step.ELEMENT, at, held
+    yield Step.ATTRIBUTE, "base", holder.base
 
 
 _SEQUENCES: tuple[tuple[type, Any, Step], ...] = (
@@ -228,8 +261,6 @@ def _entries_of_dict(holder: Any) -> Iterator[_Entry]:
 
 
 def _entries_of_tuple(holder: Any) -> Iterator[_Entry]:
-    from nbmem.inventory.readers import read_type
-
     fields = read_type(type(holder)).fields
     items = list(tuple.__iter__(holder))
     if len(fields) == len(items) > 0:

@@ -62,7 +62,7 @@ class References:
     """
 
     def __init__(self, objects: list[Any], also: list[Any]) -> None:
-        self._objects = objects
+        self.objects = objects
         self._starts = array("q", [0])
         """For each chunk: how many references the chunks before it have."""
         self._ends: dict[int, list[int]] = {}
@@ -71,7 +71,7 @@ class References:
 
     def clear(self) -> None:
         """Lets go of everything."""
-        self._objects.clear()
+        self.objects.clear()
         self._ends.clear()
         self._keys = self._positions = self._starts = array("q")
 
@@ -93,7 +93,7 @@ class References:
             ends = self._ends[chunk] = list(accumulate(counts))
         index = bisect_right(ends, position - self._starts[chunk])
         if index < len(ends):
-            holder = self._objects[chunk * CHUNK + index]
+            holder = self.objects[chunk * CHUNK + index]
             if _refers(holder, thing):
                 return holder
         return self._look_again(chunk, thing)
@@ -106,14 +106,14 @@ class References:
         return None
 
     def _chunk(self, chunk: int) -> list[Any]:
-        return self._objects[chunk * CHUNK : (chunk + 1) * CHUNK]
+        return self.objects[chunk * CHUNK : (chunk + 1) * CHUNK]
 
     # -- the pass --------------------------------------------------------------------------------
 
     def _read(self, also: list[Any]) -> tuple[array[int], array[int]]:
         """Returns a key for each reference to one of the objects, sorted, and its position."""
         wanted = torch.zeros(_MASK + 1, dtype=torch.bool, device="cpu")
-        for items in (self._objects, also):
+        for items in (self.objects, also):
             if items:
                 wanted[(_tensor(bytearray(addresses_of(items))) >> 4) & _MASK] = True
         keys, positions = [], []
@@ -129,7 +129,7 @@ class References:
 
     def _blocks(self) -> Iterator[tuple[int, bytearray]]:
         """Goes through the addresses of all references, with the position of each first one."""
-        objects, referents, starts = self._objects, gc.get_referents, self._starts
+        objects, referents, starts = self.objects, gc.get_referents, self._starts
         copy, total, first, block = addresses_of, 0, 0, bytearray()
         for index in range(0, len(objects), CHUNK):
             held = referents(*objects[index : index + CHUNK])

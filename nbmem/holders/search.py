@@ -11,15 +11,28 @@ labels what was found. Nothing of the user's is called.
 from __future__ import annotations
 
 import gc
+import inspect
 import sys
+import types
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
 
 from nbmem.heap.storages import bare_torch
 from nbmem.holders.beginnings import Beginnings
 from nbmem.holders.edges import label_edges
 from nbmem.holders.references import References
+from nbmem.holders.unseen import (
+    counts_of,
+    gradients,
+    held_arrays,
+    inside_array,
+    is_array,
+    leads_to,
+)
+from nbmem.inventory.frames import read_locals
 
 if TYPE_CHECKING:
     from collections.abc import Container, Sequence
@@ -92,6 +105,17 @@ def search_holders(
             gc.enable()
 
 
+def _is_function(frame: types.FrameType) -> bool:
+    return bool(frame.f_code.co_flags & inspect.CO_OPTIMIZED)
+
+
+def _contents(cell: Any) -> tuple[Any, ...]:
+    try:
+        return (cell.cell_contents,)
+    except ValueError:  # not filled yet
+        return ()
+
+
 class _Search:
     """One search in the making."""
 
@@ -107,16 +131,28 @@ class _Search:
         """By index, for each object whose holders were looked up: how often each refers to it."""
         self._own: Counter[int] = Counter()
         """By index: references that the caller's own containers have."""
+        self._listed: set[int] = set()
+        """Indices of objects to which the list of all objects refers."""
+        self._behind: set[int] = set()
+        """Indices of numpy's arrays that were looked into."""
+        self._next = 0
+        self._most = 0
         for target in targets:
             self._enter(target)
         self._targets = len(self._found.objects)
+        self._listed.update(_find_listed(self._found.objects, self._references.objects))
 
     def run(self, most: int) -> Found:
         found = self._found
+        self._most = most
         try:
-            self._climb(most)
-            self._references.clear()
+            self._climb()
             self._count()
+            if found.loose:
+                self._ask_frames()
+                self._ask_torch()
+                self._ask_numpy()
+                self._count()
             self._forget_ours()
             self._find_unreachable()
             label_edges(found, self._holders, self._targets, Edge)
@@ -139,16 +175,17 @@ class _Search:
             found.roots[index] = root
         return index
 
-    def _climb(self, most: int) -> None:
-        found, at, looked_up = self._found, 0, 0
-        while at < len(found.objects):
-            if at not in found.known and at not in found.roots:
-                if looked_up >= most:
-                    found.cut = True
-                    return
-                looked_up += 1
-                self._look_up(at)
-            at += 1
+    def _climb(self) -> None:
+        """Looks up the holders of all that is new."""
+        found = self._found
+        while self._next < len(found.objects):
+            at, self._next = self._next, self._next + 1
+            if at in found.known or at in found.roots or at in self._holders:
+                continue
+            if len(self._holders) >= self._most:
+                found.cut = True
+                return
+            self._look_up(at)
 
     def _look_up(self, at: int) -> None:
         holders = self._holders[at] = Counter()
@@ -156,7 +193,9 @@ class _Search:
             if self._is_ours(holder):
                 self._own[at] += 1
             else:
-                holders[self._enter(self._beginnings.owner_of(holder))] += 1
+                above = self._enter(self._beginnings.owner_of(holder))
+                self._listed.add(above)
+                holders[above] += 1
 
     def _is_ours(self, holder: Any) -> bool:
         key = id(holder)
@@ -167,12 +206,84 @@ class _Search:
     def _count(self) -> None:
         """Compares reference counts with the references found."""
         objects, loose = self._found.objects, self._found.loose
+        loose.clear()
         counts = list(map(sys.getrefcount, objects))
         for at, holders in self._holders.items():
-            self._own[at] += self._beginnings.references_to(objects[at])
-            unseen = counts[at] - _OVERHEAD - holders.total() - self._own[at]
+            thing = objects[at]
+            listed = at in self._listed
+            unseen = counts[at] - _OVERHEAD - listed - holders.total() - self._own[at]
+            unseen -= self._beginnings.references_to(thing)
+            if issubclass(type(thing), torch.Tensor):
+                shared, said = counts_of(thing)
+                unseen += shared - said
             if unseen > 0:
                 loose[at] = unseen
+
+    def _ask_frames(self) -> None:
+        """Finds what the frames hold that run now."""
+        loose = {id(self._found.objects[at]) for at in self._found.loose}
+        cells = self._loose_of(types.CellType)
+        functions = self._loose_of(types.FunctionType)
+        for frame, _ in list(self._beginnings.frames.values()):
+            held = [value for _, value in read_locals(frame)] if _is_function(frame) else []
+            inside = {id(value) for value in held}
+            held += [cell for cell in cells if not inside.isdisjoint(map(id, _contents(cell)))]
+            held += [one for one in functions if one.__code__ is frame.f_code]
+            held += [frame.f_globals]
+            for value in held:
+                if id(value) in loose:
+                    self._add(value, frame)
+                elif is_array(value) and leads_to(value, loose):
+                    self._add(value, frame)
+                    self._enter_behind(value, loose)
+
+    def _loose_of(self, kind: type) -> list[Any]:
+        objects = self._found.objects
+        return [objects[at] for at in self._found.loose if type(objects[at]) is kind]
+
+    def _ask_torch(self) -> None:
+        """Finds tensors that are the gradient of another one that was found."""
+        for owner, gradient in gradients(list(self._found.objects)):
+            if self._index.get(id(gradient)) in self._holders:
+                self._add(gradient, owner)
+
+    def _ask_numpy(self) -> None:
+        """Finds arrays that are a view of an object, or have it among their items."""
+        self._count()
+        found = self._found
+        loose = {
+            id(found.objects[at])
+            for at, count in found.loose.items()
+            if not self._is_only_shared(at, count)
+        }
+        if not loose:
+            return
+        for held, holder in held_arrays(self._references.objects, loose):
+            if not self._is_ours(holder):
+                self._add(held, self._beginnings.owner_of(holder))
+                if is_array(held):
+                    self._enter_behind(held, loose)
+        self._climb()
+
+    def _is_only_shared(self, at: int, count: int) -> bool:
+        thing = self._found.objects[at]
+        return issubclass(type(thing), torch.Tensor) and counts_of(thing)[0] >= count
+
+    def _enter_behind(self, array: Any, loose: set[int]) -> None:
+        """Adds what an array leads to, from view to view."""
+        if self._index[id(array)] in self._behind:
+            return
+        self._behind.add(self._index[id(array)])
+        for held in inside_array(array):
+            if id(held) in loose:
+                self._add(held, array)
+            elif is_array(held) and leads_to(held, loose):
+                self._add(held, array)
+                self._enter_behind(held, loose)
+
+    def _add(self, held: Any, holder: Any) -> None:
+        holders = self._holders.setdefault(self._enter(held), Counter())
+        holders[self._enter(holder)] += 1
 
     def _forget_ours(self) -> None:
         """Takes away what only the caller's containers hold, level by level: it is the caller's."""
@@ -205,6 +316,14 @@ class _Search:
                     reached.add(below)
                     alive.append(below)
         found.unreachable = set(self._holders) - reached
+
+
+def _find_listed(things: list[Any], objects: list[Any]) -> list[int]:
+    """Returns the indices of the things that are among all objects: those that gc tracks."""
+    if not gc.get_freeze_count():
+        return [at for at, thing in enumerate(things) if gc.is_tracked(thing)]
+    listed = set(map(id, things)).intersection(map(id, objects))
+    return [at for at, thing in enumerate(things) if id(thing) in listed]
 
 
 def _turn_round(holders: dict[int, Counter[int]]) -> dict[int, list[int]]:

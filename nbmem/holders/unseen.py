@@ -1,0 +1,158 @@
+"""Holders that the garbage collector does not show: running frames, numpy's arrays, torch's C++.
+
+They are looked for only where an object has more references than holders were found for.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import sys
+import threading
+import types
+from collections.abc import Iterable, Iterator
+from functools import partial
+from itertools import filterfalse
+from typing import Any
+
+import torch
+
+from nbmem.heap.storages import gradient_of
+from nbmem.holders.references import CHUNK
+
+OURS = "nbmem"
+_use_count = torch._C.TensorBase._use_count  # type: ignore[attr-defined]
+
+
+# -- running frames ------------------------------------------------------------------------------
+
+
+def running_frames() -> list[tuple[types.FrameType, str]]:
+    """Returns the frames that run now but the caller's own, each with its thread's name."""
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    this = threading.get_ident()
+    innermost = sys._current_frames()
+    innermost[this] = sys._getframe(2)  # a frame that refers to itself would outlive its call
+    found = []
+    for ident, frame in innermost.items():
+        found += [(each, names.get(ident, str(ident))) for each in _callers(frame)]
+    return found
+
+
+def _callers(frame: types.FrameType | None) -> Iterator[types.FrameType]:
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def is_of_nbmem(frame: types.FrameType) -> bool:
+    """Returns whether a frame runs nbmem's own code."""
+    return str(dict.get(frame.f_globals, "__name__")).partition(".")[0] == OURS
+
+
+# -- torch ---------------------------------------------------------------------------------------
+
+
+def counts_of(tensor: torch.Tensor) -> tuple[int, int]:
+    """Returns how often C++ refers to a tensor, and how many of its Python references say so."""
+    shared = max(0, _use_count(tensor) - 1)
+    return shared, int(shared > 0 and _python_counts_cpp())
+
+
+@functools.cache
+def _python_counts_cpp() -> bool:
+    """Returns whether what C++ holds has one more Python reference for it, as in torch 2.13."""
+    owner = torch.zeros(1, device="cpu", dtype=torch.float32)
+    gradient = torch.zeros(1, device="cpu", dtype=torch.float32)
+    before = sys.getrefcount(gradient)
+    owner.grad = gradient
+    return sys.getrefcount(gradient) > before
+
+
+def gradients(things: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+    """Goes through those that are tensors with a gradient, each with that."""
+    for thing in things:
+        if issubclass(type(thing), torch.Tensor):
+            gradient = gradient_of(thing)
+            if gradient is not None:
+                yield thing, gradient
+
+
+# -- numpy ---------------------------------------------------------------------------------------
+
+
+def held_arrays(objects: list[Any], wanted: set[int]) -> list[tuple[Any, Any]]:
+    """Returns numpy's arrays that lead to a wanted object, and what untracked containers hold them.
+
+    Python does not track a dict or a tuple that holds nothing but arrays, texts and numbers.
+
+    Args:
+        objects: who may hold an array.
+        wanted: ids of objects.
+
+    Returns:
+        Pairs of what is held and one holder; a pair for each reference.
+    """
+    found: list[tuple[Any, Any]] = []
+    kinds = _kinds_of_array()
+    untracked, referents = partial(filterfalse, gc.is_tracked), gc.get_referents
+    for start in range(0, len(objects) if kinds else 0, CHUNK):
+        chunk = objects[start : start + CHUNK]
+        plain = list(untracked(referents(*chunk)))
+        inside = referents(*plain)
+        if kinds.isdisjoint(map(id, map(type, plain))) and not inside:
+            continue
+        for holder in chunk:
+            _look_into(holder, wanted, kinds, found)
+    return found
+
+
+def _look_into(
+    holder: Any, wanted: set[int], kinds: set[int], found: list[tuple[Any, Any]]
+) -> bool:
+    """Adds the arrays in a holder, and in what is in it untracked; returns whether any was met."""
+    before = len(found)
+    for held in filterfalse(gc.is_tracked, gc.get_referents(holder)):
+        kind = type(held)
+        if id(kind) in kinds:
+            if leads_to(held, wanted):
+                found.append((held, holder))
+        elif (kind is dict or kind is tuple) and _look_into(held, wanted, kinds, found):
+            found.append((held, holder))
+    return len(found) > before
+
+
+def is_array(thing: Any) -> bool:
+    """Returns whether it is an array of numpy's."""
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and issubclass(type(thing), numpy.ndarray)
+
+
+def leads_to(array: Any, wanted: set[int]) -> bool:
+    """Returns whether an array is a view of a wanted object, or has one among its items."""
+    return any(
+        id(held) in wanted or (is_array(held) and leads_to(held, wanted))
+        for held in inside_array(array)
+    )
+
+
+def inside_array(array: Any) -> list[Any]:
+    """Returns what an array holds: its items, if they are objects, and what it is a view of."""
+    numpy: Any = sys.modules["numpy"]
+    read = vars(numpy.ndarray)
+    held: list[Any] = []
+    if read["dtype"].__get__(array).kind == "O" and read["flags"].__get__(array).owndata:
+        held = numpy.ndarray.tolist(numpy.ndarray.reshape(array, -1))
+    base = read["base"].__get__(array)
+    return held if base is None else [*held, base]
+
+
+def _kinds_of_array() -> set[int]:
+    numpy = sys.modules.get("numpy")
+    found, stack = set[int](), [numpy.ndarray] if numpy is not None else []
+    while stack:
+        kind = stack.pop()
+        if id(kind) not in found:
+            found.add(id(kind))
+            stack.extend(type.__subclasses__(kind))
+    return found
