@@ -25,7 +25,7 @@ NOT, HIDDEN, PART, VALUE = range(4)
 function, a hook); a value."""
 
 _THROWAWAY = re.compile(r"_+\Z")
-_BEYOND = frozenset((Step.ROOT, Step.OUTPUT, Step.FRAME, Step.LOCAL))
+_BEYOND = frozenset((Step.ROOT, Step.OUTPUT, Step.FRAME, Step.LOCAL, Step.CACHED))
 _HOOKED = (torch.nn.Module, torch.Tensor, torch.optim.Optimizer)
 _WHOLE = (torch.Tensor, torch.UntypedStorage, torch.nn.Module, torch.optim.Optimizer)
 _GROWING = (list, dict, set, deque)

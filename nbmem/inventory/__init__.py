@@ -4,7 +4,8 @@
                                           ├──> join ──> Inventory
     heap's scan (gc and graphs) ──────────┘
 
-`walk` reads containers by `readers` and `callables` and writes a `trail`; `names` makes texts of it
+`walk` visits containers (`visits`) as `readers`, `callables` and, for what Python's own C code keeps
+(`frames` among it), `natives` say, and writes a `trail`; `names` makes texts of it
 (`paths` has their forms), `gradients`, `parts` and `graphs` add what hangs on a tensor, `modules`
 where it belongs; `listing` joins the trail with the scan; `resolver` leads from a text back to the
 tensor, `places` to what holds it.

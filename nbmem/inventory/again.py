@@ -21,6 +21,7 @@ import torch
 from nbmem.heap import StorageTable
 from nbmem.heap.graphs import HOOKS
 from nbmem.inventory.callables import held_by_function, held_by_method
+from nbmem.inventory.natives import held_by_native
 from nbmem.inventory.paths import prints_itself
 from nbmem.inventory.readers import Kind, Reader, names_in_space, read_type
 from nbmem.records import Inventory, StorageRecord
@@ -215,6 +216,10 @@ class NameMark:
         if kind is Kind.FUNCTION or kind is Kind.METHOD:
             held = (held_by_function if kind is Kind.FUNCTION else held_by_method)(value)
             return _mark_keys([name for _, name, _ in held]), [child for _, _, child in held]
+        if kind is Kind.NATIVE:
+            steps = held_by_native(value, reader)
+            keys = tuple((int(step), repr(key)) for step, key, _ in steps)
+            return hash(keys), [child for _, _, child in steps]
         if kind is Kind.SPACE:
             names = names_in_space(value) or {}
             return _mark_keys(list(names)), list(names.values())

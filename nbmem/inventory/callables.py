@@ -7,8 +7,8 @@ from typing import Any
 
 from nbmem.inventory.paths import Step
 
-Held = list[tuple[Step, str, Any]]
-"""The step, the name that goes with it, and what it leads to."""
+Held = list[tuple[Step, Any, Any]]
+"""The step, the name or position that goes with it, and what it leads to."""
 
 
 def held_by_function(function: types.FunctionType) -> Held:

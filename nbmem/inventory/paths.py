@@ -55,6 +55,20 @@ class Step(IntEnum):
     """The default of a function's argument (its name or position)."""
     INSIDE_AT = 19
     """What a generator's frame, an iterator or a cache of Python's own holds (position)."""
+    ROOT = 20
+    """Where a way begins that is neither a variable nor an output (the text that says it)."""
+    FRAME = 21
+    """A function's frame, or a generator or coroutine that waits (the function's name)."""
+    LOCAL = 22
+    """A variable of a frame (its name)."""
+    CACHED = 23
+    """A result that `lru_cache` keeps (position)."""
+    CALLBACK = 24
+    """What a future calls when it is done (position)."""
+    CONTEXT = 25
+    """The value of a context variable (the variable's name)."""
+    QUEUED = 26
+    """What waits in a queue of Python's own C code (position)."""
 
 
 HOLDERS: dict[Step, str] = {
@@ -78,6 +92,13 @@ HOLDERS: dict[Step, str] = {
     Step.CLOSURE: "closure",
     Step.DEFAULT: "default argument",
     Step.INSIDE_AT: "iterator or cache",
+    Step.ROOT: "root",
+    Step.FRAME: "frame",
+    Step.LOCAL: "local",
+    Step.CACHED: "cached result",
+    Step.CALLBACK: "callback",
+    Step.CONTEXT: "context variable",
+    Step.QUEUED: "queued item",
 }
 """What a step is taken in, in words."""
 
@@ -142,4 +163,11 @@ _FORMS: dict[Step, str] = {
     Step.CLOSURE: "{base} → closure {key}",
     Step.DEFAULT: "{base} → default {key}",
     Step.INSIDE_AT: "{base} → inside {key}",
+    Step.ROOT: "{key}",
+    Step.FRAME: "{base} → {key}()",
+    Step.LOCAL: "{base} → local {key!r}",
+    Step.CACHED: "{base} → cached result {key}",
+    Step.CALLBACK: "{base} → callback {key}",
+    Step.CONTEXT: "{base} → context variable {key!r}",
+    Step.QUEUED: "{base} → queued item {key}",
 }

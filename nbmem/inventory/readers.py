@@ -12,6 +12,7 @@ import sys
 import sysconfig
 import types
 from collections import deque
+from contextvars import ContextVar, Token
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cache, partial
@@ -21,6 +22,7 @@ from typing import Any, NamedTuple
 import torch
 
 from nbmem.heap.nodes import read_node_type
+from nbmem.inventory.natives import hold_of
 
 _mro_of = type.__dict__["__mro__"].__get__
 _namespace_of = type.__dict__["__dict__"].__get__
@@ -59,7 +61,9 @@ class Kind(IntEnum):
     SPACE = 14
     """A class or a module file that may be the user's own: asked one by one."""
     OPAQUE = 15
-    """What Python's own C code holds without names: a generator's frame, an iterator, a cache."""
+    """What Python's own C code holds without names: an iterator, a view of a dict."""
+    NATIVE = 16
+    """What Python's own C code holds by name: an error, a frame, a cache; `hold` reads it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +83,8 @@ class Reader:
     """Of a named tuple."""
     hides: str = ""
     """The sentence that tells what instances keep out of Python's sight, if anything."""
+    hold: Any = None
+    """Returns what an object of Python's own C code holds: one of `natives`."""
 
 
 class _Probe(NamedTuple):
@@ -106,19 +112,19 @@ _OF_PYTHON: dict[Kind, tuple[type, ...]] = {
     Kind.FUNCTION: (types.FunctionType,),
     Kind.METHOD: (types.MethodType, staticmethod, classmethod),
     Kind.OPAQUE: (
-        types.GeneratorType,
-        types.CoroutineType,
-        types.AsyncGeneratorType,
-        types.MappingProxyType,
         type({}.keys()),
         type({}.values()),
         type({}.items()),
         *(type(iter(one)) for one in _ITERABLES),
         *(zip, map, filter, enumerate, reversed),
         *(kind for kind in vars(itertools).values() if isinstance(kind, type)),
-        type(cache(len)),
+        *(ContextVar, Token),
     ),
 }
+_AWAITABLES = frozenset(
+    ("FutureIter", "coroutine_wrapper", "async_generator_asend", "async_generator_athrow")
+)
+"""Names of types of Python's own that nothing gives out; what they wait for is inside."""
 _PACKED = (
     "Packed weights, as those of dynamically quantized modules, are not counted: torch keeps their "
     "bytes out of Python's sight."
@@ -141,9 +147,16 @@ def read_type(cls: type) -> Reader:
     numpy = sys.modules.get("numpy")
     if numpy is not None and cls is numpy.ndarray:
         return Reader(cls, Kind.ARRAY)
+    hold, has_attributes = hold_of(cls)
+    if hold is not None:
+        if not has_attributes:
+            return Reader(cls, Kind.NATIVE, hold=hold)
+        return Reader(cls, Kind.NATIVE, None, _real_dict(cls), _real_slots(cls), hold=hold)
     for kind, classes in _OF_PYTHON.items():
         if any(cls is one for one in classes):
             return Reader(cls, kind)
+    if type_name(cls) in _AWAITABLES and _is_of_python(cls):
+        return Reader(cls, Kind.OPAQUE)
     if read_node_type(cls) is not None:
         return Reader(cls, Kind.NODE)
     if _is_machinery(cls):
@@ -205,6 +218,10 @@ def _is_field(cls: type, name: Any, position: int) -> bool:
         if getter is not None:
             return type(getter) is _FIELD_GETTER and getter.__reduce__()[1][0] == position
     return False
+
+
+def _is_of_python(cls: type) -> bool:
+    return not _flags_of(cls) & HEAP_TYPE or _namespace_of(cls).get("__module__") == "_asyncio"
 
 
 def _is_machinery(cls: type) -> bool:

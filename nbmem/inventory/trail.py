@@ -90,6 +90,10 @@ class Trail:
         self.nodes.clear()
         self._kept.clear()
 
+    def count_anew(self) -> None:
+        """Forgets how many ways were kept: as many again are."""
+        self._count.clear()
+
     def reach(self, tensor: torch.Tensor, node: int, step: Step, key: Any) -> bool:
         """Notes a way to a tensor; returns whether it is the first."""
         index, links = len(self.tensors), self.links

@@ -2,7 +2,8 @@
 
     variables ─┐   breadth first,      ┌─ tensors, with the links that lead to each
                ├─  each container   ───┤
-    outputs  ──┘   visited once        └─ nodes: the containers on the way
+    outputs  ──┤   visited once        └─ nodes: the containers on the way
+    others   ──┘
 
 A tree of modules counts as one container, as it does in `named_parameters`. An optimizer's state
 waits until its parameters have names; what very long containers hold waits for all the rest.
@@ -13,18 +14,16 @@ from __future__ import annotations
 import gc
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Collection, Mapping, Sequence
-from itertools import product
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import torch
 
-from nbmem.heap.graphs import HOOKS
 from nbmem.inventory.aliases import parts_of_models
-from nbmem.inventory.callables import held_by_function, held_by_method
 from nbmem.inventory.paths import NAMELESS, Step, prints_itself
 from nbmem.inventory.readers import Kind, Reader, names_in_space, read_type, type_name
 from nbmem.inventory.trail import NOWHERE, OPTIMIZER, Trail
+from nbmem.inventory.visits import VISITS, DictSteps
 from nbmem.records import Note
 
 MAX_OBJECTS = 5_000_000
@@ -38,13 +37,7 @@ _MANY = 1_000_000
 _BUILTIN = frozenset(map(id, (list, tuple, dict, set, frozenset)))
 
 _Visit = tuple[Any, Reader, int]
-_DictSteps = tuple[Step, Step, Step | None]
-"""For a key that prints itself, for another key, and for what the key itself is or holds."""
-_MODULE_PARTS = (
-    ("_parameters", Step.PARAMETER),
-    ("_buffers", Step.BUFFER),
-    ("_modules", Step.MODULE),
-)
+_STATE = Reader(dict, Kind.STATE)
 
 
 class BudgetReached(Exception):  # noqa: N818  it is no error: the walk ends here
@@ -71,8 +64,19 @@ class NameWalk:
         self._aliases: deque[tuple[Any, Step, str]] = deque()
         """Roots that are parts of models which have names of their own."""
 
-    def run(self, variables: Mapping[str, object], outputs: Mapping[str, object]) -> Trail:
-        """Returns the trail of a walk through the variables first, then through the outputs."""
+    def run(
+        self,
+        variables: Mapping[str, object],
+        outputs: Mapping[str, object],
+        others: Sequence[tuple[str, Any]] = (),
+    ) -> Trail:
+        """Returns the trail of a walk through the variables first, then the outputs, the others.
+
+        Args:
+            variables: the user's, by name.
+            outputs: entries of IPython's caches, by the expression that reads each.
+            others: whatever else keeps things alive, each with the text that says what it is.
+        """
         try:
             for roots, step in ((variables, Step.VARIABLE), (outputs, Step.OUTPUT)):
                 pairs = [pair for pair in list(roots.items()) if type(pair[0]) is str]
@@ -81,9 +85,10 @@ class NameWalk:
                     if id(value) in parts:
                         self._aliases.append((value, step, name))
                     else:
-                        self._look_at(value, NAMELESS, step, name)
-                self._spend(len(roots))
+                        self.look_at(value, NAMELESS, step, name)
+                self.spend(len(roots))
                 self._visit_all()
+            self._run_others(others)
         except BudgetReached:
             pass
         finally:
@@ -92,10 +97,18 @@ class NameWalk:
             self._aliases.clear()
         return self.trail
 
+    def _run_others(self, others: Sequence[tuple[str, Any]]) -> None:
+        if others:
+            self.trail.count_anew()
+        for text, thing in others:
+            self.look_at(thing, NAMELESS, Step.ROOT, text)
+        self.spend(len(others))
+        self._visit_all()
+
     def reach_apart(self, tensor: Any, step: Step, key: Any) -> None:
         """Adds a tensor that no container holds, and what it holds itself."""
         if self.trail.index_of(tensor) is None and type(tensor) is not torch.Tensor:
-            self._look_at(tensor, NAMELESS, step, key)
+            self.look_at(tensor, NAMELESS, step, key)
             self._visit_all()
         else:
             self.trail.reach(tensor, NAMELESS, step, key)
@@ -108,7 +121,7 @@ class NameWalk:
                 self._next = queue = self._near
             elif self._aliases:
                 value, step, name = self._aliases.popleft()
-                self._look_at(value, NAMELESS, step, name)
+                self.look_at(value, NAMELESS, step, name)
                 continue
             elif self._optimizers:
                 self._next, queue = self._near, self._optimizers
@@ -122,7 +135,7 @@ class NameWalk:
 
     def _visit(self, value: Any, reader: Reader, node: int) -> None:
         try:
-            _VISITS[reader.kind](self, value, reader, node)
+            VISITS[reader.kind](self, value, reader, node)
         except BudgetReached:
             raise
         except Exception as error:  # another thread may change what is being looked into
@@ -132,7 +145,8 @@ class NameWalk:
                 "what it holds has no name here",
             )
 
-    def _spend(self, count: int) -> None:
+    def spend(self, count: int) -> None:
+        """Counts objects that were looked at; raises `BudgetReached` beyond the budget."""
         self._objects += count + 1
         if self._objects > MAX_OBJECTS:
             reached = f"{MAX_OBJECTS:,} objects"
@@ -157,7 +171,8 @@ class NameWalk:
             self._note_once("hidden", reader.hides)
         return reader
 
-    def _look_at(self, child: Any, node: int, step: Step, key: Any) -> None:
+    def look_at(self, child: Any, node: int, step: Step, key: Any) -> None:
+        """Notes a step from a container (an index of the trail's nodes) to one child."""
         reader = self._readers.get(id(type(child))) or self._learn(type(child))
         if reader.kind is not Kind.SKIP:
             self._offer(child, reader, node, step, key)
@@ -186,6 +201,14 @@ class NameWalk:
             return self._modules
         return self._optimizers if kind is Kind.OPTIMIZER else self._next
 
+    def is_walked(self, child: Any) -> bool:
+        """Returns whether it is not of a type that is walked past."""
+        return bool((self._readers.get(id(type(child))) or self._learn(type(child))).kind)
+
+    def put_off_state(self, state: Any, optimizer: int) -> None:
+        """Has an optimizer's state visited when its parameters have names."""
+        self._states.append((state, _STATE, optimizer))
+
     def _nothing_in(self, chunk: Sequence[Any]) -> bool:
         """Returns whether all of it is of types that are walked past."""
         kinds = set(map(id, map(type, chunk))) - self._skipped
@@ -205,14 +228,15 @@ class NameWalk:
             return False
         return self._nothing_in(gc.get_referents(*chunk))
 
-    def _look_at_all(self, children: list[Any], node: int, step: Step) -> None:
+    def look_at_all(self, children: list[Any], node: int, step: Step) -> None:
+        """Notes the steps to children that stand in an order; the key is the position."""
         far = len(children) > LONG
         if far:
             self._next = self._far
         readers, offer = self._readers, self._offer
         for start in range(0, len(children), _CHUNK):
             chunk = children[start : start + _CHUNK]
-            self._spend(len(chunk))
+            self.spend(len(chunk))
             if self._nothing_in(chunk) or (far and self._nothing_below(chunk)):
                 continue
             for position, child in enumerate(chunk, start):
@@ -220,13 +244,14 @@ class NameWalk:
                 if reader.kind:
                     offer(child, reader, node, step, position)
 
-    def _look_at_pairs(self, pairs: list[tuple[Any, Any]], node: int, steps: _DictSteps) -> None:
+    def look_at_pairs(self, pairs: list[tuple[Any, Any]], node: int, steps: DictSteps) -> None:
+        """Notes the steps to the values of a dict, and to its keys where `steps` has one for it."""
         far = len(pairs) > LONG
         if far:
             self._next = self._far
         for start in range(0, len(pairs), _CHUNK):
             chunk = pairs[start : start + _CHUNK]
-            self._spend(len(chunk))
+            self.spend(len(chunk))
             if not (far and self._nothing_in_pairs(chunk)):
                 self._look_at_chunk(chunk, start, node, steps)
 
@@ -235,7 +260,7 @@ class NameWalk:
         return self._nothing_in(keys) and (self._nothing_in(values) or self._nothing_below(values))
 
     def _look_at_chunk(
-        self, pairs: list[tuple[Any, Any]], start: int, node: int, steps: _DictSteps
+        self, pairs: list[tuple[Any, Any]], start: int, node: int, steps: DictSteps
     ) -> None:
         by_key, by_position, of_key = steps
         readers, offer = self._readers, self._offer
@@ -247,152 +272,19 @@ class NameWalk:
                 else:
                     offer(child, reader, node, by_position, position)
             if of_key is not None and type(key) is not str:
-                self._look_at(key, node, of_key, position)
+                self.look_at(key, node, of_key, position)
 
-    # -- containers --------------------------------------------------------------------------
-
-    def _visit_dict(self, value: Any, reader: Reader, node: int) -> None:
-        self._look_at_pairs(list(dict.items(value)), node, _ENTRIES)
-        self._visit_attributes(value, reader, node)
-
-    def _visit_list(self, value: Any, reader: Reader, node: int) -> None:
-        self._look_at_all(list(reader.iterate(value)), node, Step.ITEM)
-        self._visit_attributes(value, reader, node)
-
-    def _visit_tuple(self, value: Any, reader: Reader, node: int) -> None:
-        items = list(tuple.__iter__(value))
-        if len(reader.fields) == len(items) > 0:
-            for name, item in zip(reader.fields, items, strict=True):
-                self._look_at(item, node, Step.FIELD, name)
-            self._spend(len(items))
-        else:
-            self._look_at_all(items, node, Step.TUPLE_ITEM)
-        self._visit_attributes(value, reader, node)
-
-    def _visit_set(self, value: Any, reader: Reader, node: int) -> None:
-        self._look_at_all(list(reader.iterate(value)), node, Step.MEMBER_AT)
-        self._visit_attributes(value, reader, node)
-
-    def _visit_array(self, value: Any, _reader: Reader, node: int) -> None:
-        self._look_at(value.base, node, Step.ATTRIBUTE, "base")  # the tensor, after `.numpy()`
-        if value.dtype.kind != "O":
-            return
-        if value.ndim == 1:
-            self._look_at_all(value.tolist(), node, Step.ELEMENT)
-            return
-        for indices in product(*map(range, value.shape)):
-            self._spend(1)
-            self._look_at(value.item(*indices), node, Step.ELEMENT, ", ".join(map(str, indices)))
-
-    def _visit_instance(self, value: Any, reader: Reader, node: int) -> None:
-        # Reading `__dict__` makes Python build it; most objects hold nothing worth that.
-        referents = gc.get_referents(value)
-        if any((self._readers.get(id(type(r))) or self._learn(type(r))).kind for r in referents):
-            self._visit_attributes(value, reader, node)
-
-    def _visit_attributes(self, value: Any, reader: Reader, node: int) -> None:
-        for name, slot in reader.slots:
-            try:
-                child = slot.__get__(value)
-            except AttributeError:
-                continue  # declared and never set
-            self._look_at(child, node, Step.ATTRIBUTE, name)
-        self._spend(len(reader.slots))
-        if reader.dict_of is not None:
-            self._look_at_attributes(list(dict.items(reader.dict_of.__get__(value))), node)
-
-    def _look_at_attributes(
+    def look_at_attributes(
         self, pairs: list[tuple[Any, Any]], node: int, but: Collection[str] = ()
     ) -> None:
+        """Notes the steps to the values of a `__dict__`, `but` for these names."""
         skipped = self._skipped
         for position, (name, child) in enumerate(pairs):
             cls = type(child)
             if id(cls) in skipped or (cls is OrderedDict and not child):
                 continue  # a module has ten empty dicts of hooks
             if type(name) is not str:
-                self._look_at(child, node, Step.ATTRIBUTE_AT, position)
+                self.look_at(child, node, Step.ATTRIBUTE_AT, position)
             elif name not in but:
-                self._look_at(child, node, Step.ATTRIBUTE, name)
-        self._spend(len(pairs))
-
-    def _visit_callable(self, value: Any, reader: Reader, node: int) -> None:
-        held = held_by_function if reader.kind is Kind.FUNCTION else held_by_method
-        steps = held(value)
-        for step, name, child in steps:
-            self._look_at(child, node, step, name)
-        self._spend(len(steps))
-
-    def _visit_opaque(self, value: Any, _reader: Reader, node: int) -> None:
-        # Not by `f_locals`: reading that of a live frame can pin what is looked at.
-        self._look_at_all(gc.get_referents(value), node, Step.INSIDE_AT)
-
-    def _visit_space(self, value: Any, _reader: Reader, node: int) -> None:
-        self._look_at_attributes(list((names_in_space(value) or {}).items()), node)
-
-    def _visit_node(self, value: Any, _reader: Reader, node: int) -> None:
-        self.trail.graphs.append((value, node))
-
-    def _visit_tensor(self, value: Any, reader: Reader, node: int) -> None:
-        self._visit_attributes(value, reader, node)
-        if issubclass(reader.cls, torch.Tensor):
-            for name, hooks_of in HOOKS:
-                self._look_at(hooks_of(value), node, Step.ATTRIBUTE, name)
-
-    def _visit_module(self, value: Any, reader: Reader, node: int) -> None:
-        attributes = reader.dict_of.__get__(value)
-        parts = []
-        for name, step in _MODULE_PARTS:
-            part: Any = dict.get(attributes, name)
-            if _is_module_part(part):
-                parts.append(name)
-                if dict.__len__(part):
-                    self._look_at_pairs(list(dict.items(part)), node, (step, step, None))
-        self._look_at_attributes(list(dict.items(attributes)), node, but=parts)
-
-    def _visit_optimizer(self, value: Any, reader: Reader, node: int) -> None:
-        pairs = list(dict.items(reader.dict_of.__get__(value)))
-        self._look_at_attributes(pairs, node, but=("state",))
-        for state in (part for name, part in pairs if type(name) is str and name == "state"):
-            if issubclass(type(state), dict):
-                self._states.append((state, _STATE, node))
-            else:
-                self._look_at(state, node, Step.ATTRIBUTE, "state")
-
-    def _visit_state(self, state: Any, _reader: Reader, optimizer: int) -> None:
-        trail = self.trail
-        node = trail.enter_state(state, optimizer)
-        for position, (key, kept) in enumerate(list(dict.items(state))):
-            if trail.index_of(key) is None:
-                self._look_at(key, node, Step.KEY_AT, position)
-            index = trail.index_of(key)
-            if index is None:
-                self._look_at(kept, node, Step.VALUE_AT, position)
-            else:
-                self._look_at(kept, optimizer, Step.STATE, trail.first_link(index))
-            self._spend(1)
-
-
-def _is_module_part(part: Any) -> bool:
-    """Returns whether it is `_parameters`, `_buffers` or `_modules` as `nn.Module` keeps them."""
-    return issubclass(type(part), dict) and all(type(key) is str for key in list(dict.keys(part)))
-
-
-_STATE = Reader(dict, Kind.STATE)
-_ENTRIES = (Step.KEY, Step.VALUE_AT, Step.KEY_AT)
-_VISITS: dict[Kind, Callable[[NameWalk, Any, Reader, int], None]] = {
-    Kind.TENSOR: NameWalk._visit_tensor,
-    Kind.MODULE: NameWalk._visit_module,
-    Kind.OPTIMIZER: NameWalk._visit_optimizer,
-    Kind.STATE: NameWalk._visit_state,
-    Kind.DICT: NameWalk._visit_dict,
-    Kind.LIST: NameWalk._visit_list,
-    Kind.TUPLE: NameWalk._visit_tuple,
-    Kind.SET: NameWalk._visit_set,
-    Kind.ARRAY: NameWalk._visit_array,
-    Kind.INSTANCE: NameWalk._visit_instance,
-    Kind.FUNCTION: NameWalk._visit_callable,
-    Kind.METHOD: NameWalk._visit_callable,
-    Kind.NODE: NameWalk._visit_node,
-    Kind.OPAQUE: NameWalk._visit_opaque,
-    Kind.SPACE: NameWalk._visit_space,
-}
+                self.look_at(child, node, Step.ATTRIBUTE, name)
+        self.spend(len(pairs))
