@@ -4,11 +4,11 @@
                                           ├──> join ──> Inventory
     heap's scan (gc and graphs) ──────────┘
 
-`walk` visits containers (`visits`) as `readers`, `callables` and, for what Python's own C code keeps
-(`frames` among it), `natives` say, and writes a `trail`; `names` makes texts of it
-(`paths` has their forms), `gradients`, `parts` and `graphs` add what hangs on a tensor, `modules`
-where it belongs; `listing` joins the trail with the scan; `resolver` leads from a text back to the
-tensor, `places` to what holds it.
+`walk` visits containers (`visits`) as `readers`, `callables` and, for what Python's own C code
+keeps (`frames` among it), `natives` say, and writes a `trail`; `names` makes texts of it (`paths`
+has their forms), `gradients`, `parts` and `graphs` add what hangs on a tensor, `modules` where it
+belongs; `listing` joins the trail with the scan; `resolver` leads from a text back to the tensor,
+`places` to what holds it.
 """
 
 from nbmem.inventory.listing import take_inventory
