@@ -172,7 +172,7 @@ def _finding(group: Group, moment: Moment) -> Finding:
     copied = main.kind in _COPIED and is_old_copy(keys, main.kind, moment)
     kind, why = ("stale_copy", "stale_copy") if copied else (main.kind, main.why)
     chain = main.chain
-    held = words.say_held(main.kind, chain.holder, chain.cut, chain.cell)
+    held = words.say_held(main.kind, chain.holder, chain.cut, chain.cell, many=main.many)
     return Finding(
         kind=kind,
         holder=chain.holder,

@@ -103,7 +103,7 @@ def _gradients(
         cuts=tuple(fact.name for fact in mine),
         reason=words.say_gradients(told, many=many, frozen=frozen),
         remedy=_gradient_lines(variable, frozen, mine, moment),
-        cost=f"a step of {optimizer} with them" if optimizer else "",
+        cost=f"another step of {optimizer}" if optimizer else "",
         on_request=bool(optimizer),
     )
 

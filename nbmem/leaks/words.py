@@ -72,36 +72,36 @@ _HELD_BY = {
     "throwaway_name": "The name {cut} keeps the last value that it was given",
     "traceback": "The {cut} keeps the variables of the functions that were running",
     "saved_exception": "The exception {cut} keeps the variables of the functions that were running",
-    "ipython_event": "IPython calls {cut} with every cell, and that keeps it",
+    "ipython_event": "IPython calls {cut} with every cell and keeps what that needs",
     "autograd_graph": "{cut} keeps its graph, which is all that backward() would need",
-    "optimizer": "The optimizer {cut} keeps it",
-    "module_attribute": "The attribute {cut} keeps it",
-    "class_attribute": "{cut} belongs to a class of which no object lives, and keeps what was put "
+    "optimizer": "The optimizer {cut} keeps parameters and their state",
+    "module_attribute": "{cut} is an attribute of a module and keeps what was put there",
+    "class_attribute": "{cut} belongs to a class without living objects and keeps what was put "
     "there",
-    "tensor_attribute": "The tensor attribute {cut} keeps it",
-    "container": "The container {cut} keeps it",
-    "hook": "The {cut} keeps it",
+    "tensor_attribute": "{cut} is an attribute that was put on a tensor",
+    "container": "{cut} keeps what was put there",
+    "hook": "The {cut} keeps what it has collected",
     "closure": "{cut} belongs to a function and keeps what its calls put there",
     "default_argument": "{cut} is a default value, made once, and keeps what all calls put there",
     "function_cache": "The {cut} remembers the result of every call",
-    "garbage": "Objects that hold each other keep it",
-    "frozen": "gc.freeze() hid it from the garbage collector",
-    "finalizer": "A call that is still to come keeps it: {cut}",
-    "interpreter_callback": "Python itself keeps it, to call {cut} later",
-    "iterator_buffer": "The iterator {cut} has stored it until it is asked for",
+    "garbage": "Objects that hold each other wait for the garbage collector",
+    "frozen": "gc.freeze() hid objects that hold each other from the garbage collector",
+    "finalizer": "A call that is still to come keeps its arguments: {cut}",
+    "interpreter_callback": "Python is to call {cut} later and keeps what that needs",
+    "iterator_buffer": "The iterator {cut} stores what it has not given out yet",
     "suspended_frame": "{cut} stopped in the middle and keeps its variables",
     "saved_frame": "The frame {cut} keeps the variables of its function",
     "thread": "The {cut} is still running and keeps its variables",
-    "queue": "The queue {cut} keeps it until somebody takes it out",
+    "queue": "The queue {cut} keeps what nobody has taken out",
     "future": "{cut} keeps its result",
     "async_task": "The {cut} has not ended and keeps its variables",
     "context_variable": "The context variable {cut} keeps the value that was set",
     "log_record": "A log record keeps the arguments of its message: {cut}",
-    "numpy_array": "The numpy array {cut} keeps it",
-    "widget_callback": "A widget keeps its callback: {cut}",
-    "cuda_graph": "The captured CUDA graph {cut} keeps its memory",
-    "cpp": "Code outside Python keeps it ({cut})",
-    "unknown": "nbmem did not find what keeps it",
+    "numpy_array": "The numpy array {cut} keeps the memory of tensors",
+    "widget_callback": "A widget keeps what its callback needs: {cut}",
+    "cuda_graph": "The captured CUDA graph {cut} keeps its memory for the next replay",
+    "cpp": "Code outside Python keeps this memory ({cut})",
+    "unknown": "nbmem did not find what keeps this memory",
 }
 """The first half of a reason."""
 _NUMBERED = re.compile(r"Out\[|_\d")
@@ -109,12 +109,13 @@ EACH = "[*]"
 """Stands in a cut's text for every item of a container."""
 _SHOWN = "{cut} keeps what cell [{cell}] showed"
 _GRAPHS = "Every item of {cut} keeps its graph, which is all that backward() would need"
+_GRAPH_OF_ITEM = "An item of {cut} keeps its graph, which is all that backward() would need"
 _CYCLE = "A tensor and its autograd graph hold each other"
-_MODULE_GRAPH = "{cut} was kept on a module together with its graph"
+_MODULE_GRAPH = "A module keeps {cut} with its graph, which is all that backward() would need"
 
-_NEEDLESS = "and no value that you can name needs it"
+_NEEDLESS = "and no value that you can name needs that"
 _WHY = {
-    "stale_output": "and no variable of yours needs it",
+    "stale_output": "and no variable of yours needs that",
     "stale_error": "and that error is over",
     "autograd_cycle": "in a circle through C++ that no garbage collector breaks",
     "unreachable": "and nothing that you can name leads there",
@@ -125,8 +126,8 @@ _WHY = {
     graphs.BACKPROPAGATED: "although backward() has already been called",
     graphs.MANY: "and a collection of results needs only their numbers",
     graphs.SUPERSEDED: "and newer results have been computed from the same weights since",
-    graphs.OLD: "and the cells that ran since did not call it",
-    graphs.LEFT: "and the cells that ran since did not go on with it",
+    graphs.OLD: "and no cell since has called it",
+    graphs.LEFT: "and no cell since has gone on with it",
 }
 """The second half, by kind or by what tells that a graph or a generator is left over."""
 
@@ -134,7 +135,7 @@ _COSTS = {
     "output_cache": "{cut}",
     "traceback": "%debug for the error of [{cell}]",
     "saved_exception": "the variables of the frames of {cut}",
-    "ipython_event": "the callback {cut}",
+    "ipython_event": "{cut}",
     "class_attribute": "what {cut} holds",
     "tensor_attribute": "{cut}",
     "container": "what {cut} holds",
@@ -154,7 +155,7 @@ _COSTS = {
     "context_variable": "the value of {cut}",
     "log_record": "the arguments of {cut}",
     "numpy_array": "{cut}",
-    "widget_callback": "the callback {cut}",
+    "widget_callback": "{cut}",
     "cuda_graph": "replay() of {cut}",
 }
 _GRAPH_COSTS = {
@@ -175,7 +176,7 @@ def explain_holder(holder: str) -> str:
     return HOLDERS[holder]
 
 
-def say_held(kind: str, holder: str, cut: str, cell: int | None) -> str:
+def say_held(kind: str, holder: str, cut: str, cell: int | None, *, many: bool = False) -> str:
     """Returns the first half of a reason: what holds it.
 
     Args:
@@ -183,6 +184,7 @@ def say_held(kind: str, holder: str, cut: str, cell: int | None) -> str:
         holder: where it is.
         cut: its text.
         cell: of the shown output.
+        many: graphs of several tensors go with this cut.
     """
     phrase = _HELD_BY[holder]
     if kind == "autograd_cycle":
@@ -192,8 +194,8 @@ def say_held(kind: str, holder: str, cut: str, cell: int | None) -> str:
     elif kind == "retained_graph" and holder == "module_attribute":
         phrase = _MODULE_GRAPH
     elif kind == "retained_graph":
-        phrase = _GRAPHS if cut.endswith(EACH) else _HELD_BY["autograd_graph"]
-        cut = cut.removesuffix(EACH)
+        one = _HELD_BY["autograd_graph"] if cut == cut.removesuffix(EACH) else _GRAPH_OF_ITEM
+        phrase, cut = _GRAPHS if many else one, cut.removesuffix(EACH)
     return phrase.format(cut=cut, cell=cell)
 
 
@@ -242,7 +244,8 @@ def say_state(optimizer: str, parameters: int, *, all_of_it: bool, in_groups: bo
     """Returns the reason for what an optimizer keeps for parameters that no model has."""
     count = format_count(parameters, "parameter")
     if all_of_it:
-        return f"{optimizer} keeps {count} with all their state, and no model of yours has them."
+        own, them = ("its", "it") if parameters == 1 else ("their", "them")
+        return f"{optimizer} keeps {count} and {own} state, and no model of yours has {them}."
     where = "parameters and state" if in_groups else "state"
     return f"{optimizer} keeps {where} of {count} that no model of yours has any more."
 
@@ -252,7 +255,7 @@ def say_copy(optimizer: str, parameters: int) -> str:
     count = format_count(parameters, "parameter")
     return (
         f"{optimizer} keeps {count} that an earlier run of the cell made, although a later run has "
-        "made them anew."
+        f"made {'it' if parameters == 1 else 'them'} anew."
     )
 
 
