@@ -97,7 +97,7 @@ def _storage(storage: StorageRecord, held: HeldStorage | None, units: Units) -> 
     shown = held.chains[:MOST_CHAINS]
     items = "".join(tag("li", _chain(chain)) for chain in shown)
     rest = len(held.chains) - len(shown) + held.more
-    foot = [f"and {format_count(rest, 'more way')}" if rest else "", _together(held)]
+    foot = [f"and {format_count(rest, 'more way')}" if rest else "", _together(held, units)]
     told = "".join(tag("div", escape(sentence(text)), QUIET) for text in foot if text)
     ways = tag("ul", items, "margin:2px 0;padding-left:18px")
     return tag("div", head + ways + told, "margin-bottom:8px")
@@ -112,8 +112,10 @@ def _chain(chain: Chain) -> str:
     return way + goes + code_html(chain.remedy)
 
 
-def _together(held: HeldStorage) -> str:
-    cuts = {chain.cut for chain in held.chains if not chain.wanted}
-    if held.wanted or len(cuts) < 2:
+def _together(held: HeldStorage, units: Units) -> str:
+    cuts = {chain.cut for chain in held.chains}
+    if held.wanted or held.more or len(cuts) < 2:
         return ""
-    return f"it takes all {len(cuts)} to free it: with one of them gone nothing comes back"
+    every = "both" if len(cuts) == 2 else f"all {len(cuts)}"
+    size = format_bytes(held.bytes, units)
+    return f"cutting one of them frees nothing, cutting {every} frees {size}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nbmem.panel.columns import ELASTIC, Column, TableData, figures, floats, one_line, track
+from nbmem.render.leak_words import words_of_code
 from nbmem.units import format_bytes, format_count
 
 if TYPE_CHECKING:
@@ -17,11 +18,6 @@ MOST_ROWS = 200
 _LONGEST_SENTENCE = 300
 
 
-def why(leak: Leak) -> str:
-    """Returns the kind of a leak in words: `stale error`."""
-    return one_line(leak.kind.replace("_", " "), 40)
-
-
 def cell_of(leak: Leak) -> str:
     """Returns the cell that made most of it: `[7]`; nothing where it is not known."""
     return "" if leak.created_by is None else f"[{leak.created_by}]"
@@ -31,7 +27,7 @@ def leak_table(keys: Sequence[int], leaks: Sequence[Leak], units: Units) -> Tabl
     """Returns the table of leaks, in the order given."""
     keys, leaks, rest = keys[:MOST_ROWS], leaks[:MOST_ROWS], leaks[MOST_ROWS:]
     sizes = figures([leak.bytes for leak in leaks], units)
-    kinds, cells = [why(leak) for leak in leaks], [cell_of(leak) for leak in leaks]
+    kinds, cells = [words_of_code(leak.kind) for leak in leaks], [cell_of(leak) for leak in leaks]
     left = format_bytes(sum(leak.bytes for leak in rest), units)
     devices = [leak.device for leak in leaks]
     columns = [
@@ -73,7 +69,11 @@ def leak_tip(leak: Leak, units: Units) -> str:
 
 def size_sentence(leak: Leak, units: Units) -> str:
     """Returns how much it is, of what kind and by whom: `1.14 GiB, stale error, made by [7]`."""
-    parts = [format_bytes(leak.bytes, units), why(leak), format_count(leak.count, "storage")]
+    parts = [
+        format_bytes(leak.bytes, units),
+        words_of_code(leak.kind),
+        format_count(leak.count, "storage"),
+    ]
     parts[-1] += f" on {one_line(leak.device, 20)}"
     if leak.created_by is not None:
         parts.append(f"made by {cell_of(leak)}")

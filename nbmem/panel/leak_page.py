@@ -101,8 +101,14 @@ class LeakPage:
             self._state.value = told.sentences_html(sentences)
         self._buttons.layout.display = SHOWN if self._found.leaks else HIDDEN
 
+    def choose(self) -> None:
+        """Follows a choice of the user's: what was answered before is not about it."""
+        if not self.turn.is_waiting:
+            self.say("")
+        self.update()
+
     def update(self) -> None:
-        """Follows what is chosen."""
+        """Follows what is there, and what of it is chosen."""
         self._check_plan()
         chosen = self._found.chosen
         self._free.description = told.free_label(chosen, self._units)

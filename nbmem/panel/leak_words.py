@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from nbmem.panel.columns import figures, one_line
 from nbmem.panel.leak_columns import cost_sentence, size_sentence, who_frees
 from nbmem.panel.leaks import size_of
-from nbmem.panel.words import FONT, QUIET, few, freed_sentence, list_html, sentence
+from nbmem.panel.words import FONT, QUIET, few, list_html, sentence
 from nbmem.render.html_parts import tag
 from nbmem.render.names import clean
+from nbmem.render.reclaim_words import headline
 from nbmem.units import format_bytes, format_count
 
 if TYPE_CHECKING:
@@ -180,17 +181,10 @@ def outcome(report: ReclaimReport, plan: ReclaimReport | None, units: Units) -> 
     """
     parts = []
     if report.dropped or not report.refused:
-        parts.append(freed_sentence(report, units))
-        parts += [_gone(cost) for cost in report.costs]
-        parts.append(_difference(report, plan, units))
+        parts += [headline(report, units), _difference(report, plan, units)]
     notes = (note.sentence for note in report.notes)
-    return " ".join(few(map(sentence, filter(None, [*parts, *report.refused,
-                                                    *report.still_held, *notes]))))  # fmt: skip
-
-
-def _gone(cost: str) -> str:
-    cost = one_line(cost, _LONGEST)
-    return cost if cost.endswith(".") else f"{cost} is gone."
+    parts += [*report.refused, *report.still_held, *notes]
+    return " ".join(few(sentence(part) for part in parts if part))
 
 
 def _difference(report: ReclaimReport, plan: ReclaimReport | None, units: Units) -> str:

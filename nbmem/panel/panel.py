@@ -253,8 +253,9 @@ class Panel:
                 self._held.update(self._snapshot, self._live.chosen)
 
     def _leaks_chosen(self) -> None:
-        with self._page.telling("Choosing"):
-            self._page.update()
+        if not self._drawing:
+            with self._page.telling("Choosing"):
+                self._page.choose()
 
     def _leaks_turned(self) -> None:
         if self._leaks.is_open:

@@ -36,7 +36,7 @@ CSS = """
 .nbmem-panel .nbmem-now { animation: nbmem-leave 0s 1s forwards; }
 .nbmem-panel .nbmem-later { font-size: 0; animation: nbmem-come 0s 1s forwards; }
 @keyframes nbmem-leave { to { font-size: 0; } }
-@keyframes nbmem-come { to { font-size: var(--jp-ui-font-size0, 11px); } }
+@keyframes nbmem-come { to { font-size: inherit; } }
 .nbmem-panel .nbmem-crumbs button {
   width: auto; height: 24px; margin: 0; padding: 0 4px; line-height: 24px;
   color: var(--jp-content-link-color, #1976d2); background: transparent; box-shadow: none;
