@@ -48,9 +48,12 @@ def put_instead(way: Sequence[Any], old: Any, new: Any) -> str:
 
 def instance_dict(thing: Any) -> dict[Any, Any] | None:
     """Returns the attributes of an object without asking its class; None where it has no dict."""
-    dict_of = read_type(type(thing)).dict_of
-    found = dict_of.__get__(thing) if dict_of is not None else None
-    return found if issubclass(type(found), dict) else None
+    for base in _mro_of(type(thing)):
+        dict_of = _namespace_of(base).get("__dict__")
+        if type(dict_of) in (types.GetSetDescriptorType, types.MemberDescriptorType):
+            found = dict_of.__get__(thing)
+            return found if issubclass(type(found), dict) else None
+    return None
 
 
 def _put_into_tuple(way: Sequence[Any], holder: Any, old: Any, new: Any) -> str:

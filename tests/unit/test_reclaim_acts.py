@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 import gc
 import inspect
 import math
@@ -18,8 +19,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from nbmem.reclaim.cycles import cut_cycle
 from nbmem.reclaim.detaching import Target, detach_graphs
+from nbmem.reclaim.dropping import (
+    clear_cache,
+    clear_module_attribute,
+    close_generator,
+    drop_attribute,
+    empty_container,
+    remove_hook,
+)
 from nbmem.reclaim.tracebacks import release_error
+from nbmem.reclaim.training import drop_gradients, drop_state
 from nbmem.reclaim.views import shrink_views, shrunk_bytes
 
 
@@ -692,3 +703,346 @@ def strided(draw, size):
     strides = [draw(st.sampled_from([0, 1, 2, 3, 10, 16])) for _ in shape]
     reach = sum((n - 1) * s for n, s in zip(shape, strides, strict=True) if n)
     return shape, strides, draw(st.integers(0, size - reach - 1))
+
+
+# Training.
+
+
+def trained(optimizer, drop=None, steps=3, **settings):
+    """Steps two weights, drops the first one's state on the way; returns the second's values."""
+    weights = [torch.nn.Parameter(torch.linspace(0.1, 1, 5)) for _ in range(2)]
+    groups = [{"params": [weights[0]]}, {"params": [weights[1]], "lr": 0.02}]
+    made = optimizer(groups, lr=0.05, **settings)
+    for step in range(steps):
+        made.zero_grad()
+        sum(w.pow(2).sum() for w in weights).backward()
+        made.step()
+        if step == 0 and drop is not None:
+            drop(made, weights[0])
+    return weights[1].tolist(), made, weights[0]
+
+
+@pytest.mark.parametrize("groups", [False, True])
+@pytest.mark.parametrize(
+    ("optimizer", "options"),
+    [
+        (torch.optim.SGD, {"momentum": 0.9}),
+        (torch.optim.Adam, {"foreach": True}),
+        (torch.optim.AdamW, {"fused": True}),
+        (torch.optim.RMSprop, {"momentum": 0.5}),
+        (torch.optim.Adagrad, {}),
+        (torch.optim.NAdam, {}),
+    ],
+)
+def test_other_parameters_step_as_if_nothing_was_dropped(optimizer, options, groups):
+    dropped = []
+
+    def drop(made, weight):
+        refs = [watch(value) for value in made.state[weight].values() if torch.is_tensor(value)]
+        dropped.append((drop_state(made, [weight], groups=groups), refs))
+
+    expected, _, _ = trained(optimizer, **options)
+    values, made, weight = trained(optimizer, drop, **options)
+    assert expected == values
+    ((outcome, refs),) = dropped
+    assert refs
+    assert all(gone(refs))
+    assert [] == outcome.refused
+    assert groups == (weight not in made.state)
+    assert [0 if groups else 1, 1] == [len(group["params"]) for group in made.param_groups]
+
+
+def test_names_of_parameters_leave_the_groups_with_them():
+    model = torch.nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(model.named_parameters(), lr=0.1)
+    drop_state(optimizer, [model.weight], groups=True)
+    (group,) = optimizer.param_groups
+    assert ["bias"] == group["param_names"]
+    assert [model.bias] == group["params"]
+
+
+def test_optimizer_without_parameters_still_steps():
+    weight = torch.nn.Parameter(torch.ones(3))
+    optimizer = torch.optim.Adam([weight])
+    drop_state(optimizer, [weight], groups=True)
+    optimizer.step()
+    optimizer.zero_grad()
+    assert [] == optimizer.state_dict()["param_groups"][0]["params"]
+
+
+def test_one_state_for_all_parameters_is_refused():
+    weights = [torch.nn.Parameter(torch.ones(3)) for _ in range(2)]
+    optimizer = torch.optim.LBFGS(weights)
+    outcome = drop_state(optimizer, weights[:1], groups=True)
+    assert 2 == len(optimizer.param_groups[0]["params"])
+    assert [
+        "LBFGS keeps one state for all of its parameters; make a new LBFGS of the rest"
+    ] == outcome.refused
+
+
+def test_gradients_are_set_to_none():
+    weight = torch.ones(1000, requires_grad=True)
+    weight.sum().backward()
+    seen = watch(weight.grad)
+    outcome = drop_gradients([weight, torch.ones(3)])
+    assert weight.grad is None
+    assert seen.expired()
+    assert ["set 1 gradient to None"] == outcome.done
+
+
+# Cycles through C++.
+
+
+class KeepsResult(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        out = x * 2
+        ctx.out = out
+        return out
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * 2
+
+
+def gradient_with_a_graph():
+    weight = torch.ones(1000, requires_grad=True)
+    (weight * weight * 3).sum().backward(create_graph=True)
+    return [weight], []
+
+
+def hook_over_its_result():
+    result = torch.ones(1000, requires_grad=True) * 2
+    result.register_hook(lambda gradient: result.sum())
+    return [result], []
+
+
+def hook_of_a_leaf_over_the_result():
+    leaf = torch.ones(1000, requires_grad=True)
+    result = leaf * 2
+    leaf.register_hook(lambda gradient: result)
+    return [leaf, result], []
+
+
+def hook_of_a_node():
+    result = torch.ones(1000, requires_grad=True) * 2
+    result.grad_fn.register_hook(lambda inputs, outputs: result)
+    return [result], []
+
+
+def bare_node_in_its_metadata():
+    leaf = torch.ones(1000, requires_grad=True)
+    node = (leaf * 2).grad_fn
+    node.metadata["self"] = node
+    return [leaf], [node]
+
+
+def hook_after_the_gradient():
+    leaf = torch.ones(1000, requires_grad=True)
+    leaf.register_post_accumulate_grad_hook(lambda tensor: leaf)
+    return [leaf], []
+
+
+def attribute_of_a_leaf():
+    leaf = torch.ones(1000, requires_grad=True)
+    leaf.result = leaf * 2
+    return [leaf, leaf.result], []
+
+
+def metadata_of_a_node():
+    result = torch.ones(1000, requires_grad=True) * 2
+    result.grad_fn.metadata["result"] = result
+    return [result], []
+
+
+def context_that_holds_its_node():
+    leaf = torch.ones(1000, requires_grad=True)
+    node = KeepsResult.apply(leaf).grad_fn
+    node.register_hook(lambda inputs, outputs: node.out)
+    return [leaf], [node]
+
+
+def saved_by_hooks_that_hold_the_result():
+    kept = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: (x, kept), lambda packed: packed[0]):
+        result = torch.ones(1000, requires_grad=True).exp()
+    kept.append(result)
+    return [result], []
+
+
+def view_with_a_hook():
+    result = (torch.ones(1000, requires_grad=True) * 2)[1:]
+    result.register_hook(lambda gradient: result)
+    return [result], []
+
+
+CYCLES = [
+    gradient_with_a_graph,
+    hook_over_its_result,
+    hook_of_a_leaf_over_the_result,
+    hook_of_a_node,
+    bare_node_in_its_metadata,
+    hook_after_the_gradient,
+    attribute_of_a_leaf,
+    metadata_of_a_node,
+    context_that_holds_its_node,
+    saved_by_hooks_that_hold_the_result,
+    view_with_a_hook,
+]
+
+
+@pytest.mark.filterwarnings("ignore:Using backward.. with create_graph")
+@pytest.mark.parametrize("make", CYCLES)
+def test_cycle_that_no_collector_breaks_is_cut(make):
+    tensors, nodes = make()
+    seen = [watch(tensor) for tensor in tensors]
+    refs = [weakref.ref(tensor) for tensor in tensors]
+    ids = {id(node) for node in nodes}  # a node takes no weak reference
+    del tensors, nodes
+    gc.collect()
+    assert not any(gone(seen)), "gc.collect() alone would free it"
+    outcome = cut_cycle(
+        [ref() for ref in refs], [item for item in gc.get_objects() if id(item) in ids]
+    )
+    gc.collect()
+    assert all(gone(seen))
+    assert [None] * len(refs) == [ref() for ref in refs]
+    assert 1 == len(outcome.done)
+
+
+# What caches, containers, generators, hooks and attributes hold.
+
+
+def test_cache_of_a_function_is_cleared_and_works_on():
+    calls = []
+
+    @functools.lru_cache
+    def load(size):
+        calls.append(size)
+        return torch.ones(size)
+
+    seen = watch(load(1000))
+    assert not seen.expired()
+    outcome = clear_cache(load)
+    assert seen.expired()
+    assert ["clear 1 result from the cache of load()"] == outcome.done
+    assert [1.0] * 3 == load(3).tolist()
+    assert [1000, 3] == calls
+
+
+def test_what_is_no_cache_is_refused():
+    assert ["len is no function with a cache"] == clear_cache(len, "len").refused
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda one: [one],
+        lambda one: {"acts": one},
+        lambda one: {one},
+        lambda one: collections.deque([one]),
+        lambda one: collections.OrderedDict(acts=one),
+        lambda one: collections.defaultdict(list, acts=one),
+    ],
+)
+def test_container_is_emptied_and_stays_the_same_object(make):
+    held = make(torch.zeros(10))
+    outcome = empty_container(held, "acts")
+    assert 0 == len(held)
+    assert ["empty acts: 1 item"] == outcome.done
+
+
+def test_container_with_code_of_its_own_is_emptied_without_calling_it():
+    class Strict(list):
+        def clear(self):
+            raise AssertionError("called")
+
+        __len__ = clear
+
+    held = Strict([1, 2])
+    assert ["empty acts: 2 items"] == empty_container(held, "acts").done
+
+
+def test_tuple_is_not_emptied():
+    (sentence,) = empty_container((1,), "pair").refused
+    assert sentence == "pair is no list, dict, set or deque: only its own code empties it"
+
+
+def test_generator_is_closed_and_runs_its_finally():
+    ended = []
+
+    def batches():
+        held = torch.zeros(1000)
+        try:
+            yield watch(held)
+        finally:
+            ended.append(held.numel())
+
+    waiting = batches()
+    seen = next(waiting)
+    outcome = close_generator(waiting)
+    assert seen.expired()
+    assert [1000] == ended
+    assert ["close batches()"] == outcome.done
+
+
+def test_generator_that_fails_on_its_way_out_is_told():
+    def batches():
+        try:
+            yield 1
+        finally:
+            raise OSError("disk")
+
+    waiting = batches()
+    next(waiting)
+    assert ["close batches(); on its way out it raised OSError"] == close_generator(waiting).done
+
+
+def test_running_generator_is_left():
+    def batches():
+        yield close_generator(waiting, "batches")
+
+    waiting = batches()
+    assert ["batches is running: wait for its end"] == next(waiting).refused
+
+
+def test_hook_is_removed_as_its_handle_would():
+    model, called = torch.nn.Linear(2, 2), []
+    kept = model.register_forward_hook(lambda *_: called.append("kept"))
+    handle = model.register_forward_hook(
+        lambda module, args, kwargs, out: called.append("gone"), with_kwargs=True
+    )
+    remove_hook(model._forward_hooks, handle.id, model)
+    model(torch.ones(1, 2))
+    assert ["kept"] == called
+    assert {} == model._forward_hooks_with_kwargs
+    assert ["the hook is gone already"] == remove_hook(model._forward_hooks, handle.id).refused
+    handle.remove()
+    kept.remove()
+
+
+def test_attribute_is_deleted_only_while_it_holds_the_same():
+    class Slotted:
+        __slots__ = ("acts",)
+
+    class Plain:
+        pass
+
+    things = [Slotted(), Plain(), lambda: None, torch.zeros(2), Plain]
+    for thing in things:
+        held = torch.zeros(10)
+        thing.acts = held
+        assert "else by now" in drop_attribute(thing, "acts", torch.zeros(10)).refused[0]
+        assert thing.acts is held
+        assert [] == drop_attribute(thing, "acts", held).refused
+        assert not hasattr(thing, "acts")
+
+
+def test_attribute_of_a_module_becomes_none_and_its_parameters_stay():
+    model = torch.nn.Linear(2, 2)
+    model.last = torch.zeros(5)
+    outcome = clear_module_attribute(model, "last", model.last)
+    assert model.last is None
+    assert ["set Linear.last to None"] == outcome.done
+    assert 1 == len(clear_module_attribute(model, "weight", model.weight).refused)
+    assert model.weight is not None
