@@ -42,6 +42,7 @@ from nbmem.records.ledgers import (
     ProcessMemory,
 )
 from nbmem.records.notes import SCHEMA, Note
+from nbmem.records.parking import ParkedThing
 from nbmem.records.storages import CATEGORIES, Inventory, StorageRecord
 
 __all__ = [
@@ -72,6 +73,7 @@ __all__ = [
     "LedgerSum",
     "LineRecord",
     "Note",
+    "ParkedThing",
     "PathStep",
     "ProcessMemory",
     "ReclaimReport",
