@@ -23,7 +23,8 @@ from nbmem.inventory.aliases import parts_of_models
 from nbmem.inventory.paths import NAMELESS, Step, prints_itself
 from nbmem.inventory.readers import Kind, Reader, names_in_space, read_type, type_name
 from nbmem.inventory.trail import NOWHERE, OPTIMIZER, Trail
-from nbmem.inventory.visits import VISITS, DictSteps
+from nbmem.inventory.visits import VISITS as _VISITS
+from nbmem.inventory.visits import DictSteps
 from nbmem.records import Note
 
 MAX_OBJECTS = 5_000_000
@@ -135,7 +136,7 @@ class NameWalk:
 
     def _visit(self, value: Any, reader: Reader, node: int) -> None:
         try:
-            VISITS[reader.kind](self, value, reader, node)
+            _VISITS[reader.kind](self, value, reader, node)
         except BudgetReached:
             raise
         except Exception as error:  # another thread may change what is being looked into
