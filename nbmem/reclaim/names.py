@@ -45,6 +45,22 @@ def drop_variable(shell: InteractiveShell | None, name: str) -> None:
         shell.user_ns_hidden.pop(name, None)
 
 
+def drop_throwaway(shell: InteractiveShell | None, name: str) -> None:
+    """Lets go of what `_`, `__` or a name like it holds, and nothing that stands elsewhere.
+
+    Where the user had assigned a name of IPython's, it becomes IPython's again.
+    """
+    if shell is None or name not in _LAST:
+        drop_variable(shell, name)
+        return
+    names, hidden = shell.user_ns, shell.user_ns_hidden
+    held, meant = names.get(name), hidden.get(name, vars(shell.displayhook).get(name, EMPTY))
+    if meant is held:  # IPython put it there: its own two copies go along
+        meant = hidden[name] = EMPTY
+        setattr(shell.displayhook, name, EMPTY)
+    names[name] = meant
+
+
 def drop_output(shell: InteractiveShell, values: Iterable[object]) -> None:
     """Takes every copy of these shown values out of IPython: seven places for each."""
     doomed = {id(value) for value in values}
@@ -53,12 +69,17 @@ def drop_output(shell: InteractiveShell, values: Iterable[object]) -> None:
     _drop_copies(hidden, doomed, {})
     # `_` goes back to what IPython thinks it is: it updates `_` no more once the two differ.
     _drop_copies(shell.user_ns, doomed, hidden)
-    outputs = shell.user_ns.get("_oh")
-    if type(outputs) is dict:
+    for outputs in _output_dicts(shell):
         _pop_all(outputs, [key for key, value in outputs.items() if id(value) in doomed])
-    last = shell.last_execution_result
-    if last is not None and id(last.result) in doomed:
-        last.result = None
+    for result in (shell.last_execution_result, hook.get("exec_result")):
+        if result is not None and id(result.result) in doomed:
+            result.result = None
+
+
+def _output_dicts(shell: InteractiveShell) -> list[dict[Any, Any]]:
+    """Returns the dicts of shown values: one, unless the user assigned `Out` or `_oh`."""
+    found = [shell.user_ns.get("_oh"), getattr(shell.history_manager, "output_hist", None)]
+    return list({id(one): one for one in found if type(one) is dict}.values())
 
 
 def _drop_copies(names: dict[Any, Any], doomed: set[int], instead: Mapping[Any, Any]) -> None:
