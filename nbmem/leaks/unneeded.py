@@ -165,7 +165,7 @@ def _finding(group: Group, moment: Moment) -> Finding:
     """Returns what is said of a group: of the way to its largest storage, and of all cuts."""
     keys = moment.take(group.keys)
     judged = group.by_key[largest_of(moment, keys)]
-    main = judged[0]
+    main = min(judged, key=lambda one: one.kind == "unreachable")  # garbage goes by itself
     by_cut = {one.chain.cut: one for one in reversed(judged)}
     others = tuple(sorted(by_cut.keys() - {main.chain.cut}))
     places = [main, *(by_cut[cut] for cut in others)]

@@ -109,6 +109,14 @@ def test_one_cut_with_two_ways_is_one_holder():
     assert "too" not in leak.reason
 
 
+def test_garbage_is_named_after_what_holds_for_longer():
+    litter = chain("garbage", "garbage: list object")
+    leak = World((storage(1),), {1: [litter, OUT]}).leak()
+    assert ("stale_output", "Out[12]") == (leak.kind, leak.path_text)
+    assert ("Out[12]", "garbage: list object") == leak.cuts
+    assert '%gpumem reclaim "Out[12]"\nimport gc; gc.collect()' == leak.remedy
+
+
 def test_what_a_running_thread_holds_as_well_can_only_be_explained():
     leak = World((storage(1),), {1: [ERROR, THREAD]}).leak()
     assert not leak.reclaimable
