@@ -44,6 +44,7 @@ def find_others(
     if not targets:
         return set()
     above = _known_above(ties, targets, wanted)
+    ours = ours | {id(targets), id(above)}
     found = search_holders([*targets, *above], known=wanted.keys() | _of_roots(ties), ours=ours)
     try:
         _take(ties, found, cyclic, in_graphs)
