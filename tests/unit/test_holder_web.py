@@ -110,7 +110,7 @@ def in_parameters_that_a_closure_keeps():
 
 def in_a_class_with_an_instance():
     class Tracker:
-        seen = [ones()]
+        seen = [ones()]  # noqa: RUF012  that is the scene
 
     return {"tracker": Tracker()}
 
@@ -208,7 +208,7 @@ def test_what_a_cache_remembers_is_not_needed():
 
 def test_a_class_without_instances_does_not_need_its_list():
     class Tracker:
-        seen = [ones()]
+        seen = [ones()]  # noqa: RUF012  that is the scene
 
     Tracker.__module__ = "__main__"  # as in a notebook
     assert [("class_attribute", "Tracker.seen")] == cuts({"Tracker": Tracker})
