@@ -67,7 +67,7 @@ class Panel:
         self._build(plain)
         self._ends = [
             session.subscribe(self._changed),
-            session.watcher.subscribe(self._cell_began),
+            session.watcher.subscribe(self._say_running),
         ]
         self.refresh()
 
@@ -145,9 +145,11 @@ class Panel:
         self._redraw.ask()
         self._rescan.ask()
 
-    def _cell_began(self) -> None:
-        if self._snapshot is not None:
-            self._tell_titles(self._snapshot)
+    def _say_running(self) -> None:
+        """Costs as good as nothing: it happens with every cell."""
+        cell = self._acts.turn.cell
+        for section in (self._alive, self._leaks) if cell else ():
+            section.tell_later(f"{cell} is running: acts wait for its end")
 
     def _view_made(self) -> None:
         self._rescue.layout.display = HIDDEN
@@ -216,16 +218,16 @@ class Panel:
         ]
 
     def _tell_titles(self, snapshot: Snapshot) -> None:
-        units, cell = snapshot.units, self._acts.turn.cell
-        waits = f"{cell} is running: acts wait for its end" if cell else ""
+        units = snapshot.units
         self._history.tell("History", _history_aside(snapshot))
-        self._alive.tell(*_alive_words(snapshot), waits)
-        self._leaks.tell(*_leak_words(self._found.report, units), waits)
+        self._alive.tell(*_alive_words(snapshot))
+        self._leaks.tell(*_leak_words(self._found.report, units))
         self._places.tell("Where tensors are", places_aside(self._where, units))
         self._places.hide(not self._where.devices)
         self._modules.tell("Modules", self._walk.summary(units))
         self._modules.hide(self._walk.is_empty)
         self._sums.tell("Ledger", ledger_aside(snapshot.ledger, units))
+        self._say_running()
 
     def _show_leaks(self, snapshot: Snapshot) -> None:
         self._body.show_leaks(snapshot)

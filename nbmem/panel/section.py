@@ -59,7 +59,7 @@ class Section:
         is_open: bool = True,
         on_turn: Callable[[], None],
     ) -> None:
-        self._title = title
+        self._title, self._beside = title, ""
         self._on_turn = on_turn
         self.is_open = is_open
         self._button = Button()
@@ -75,10 +75,14 @@ class Section:
         self.tell(title)
         self._dress()
 
-    def tell(self, title: str, aside: str = "", later: str = "") -> None:
-        """Changes the title and the words beside it, which after a second give way to `later`."""
-        self._button.description = title
-        self._aside.value = aside_html(self._title, aside, later)
+    def tell(self, title: str, aside: str = "") -> None:
+        """Changes the title and the words beside it."""
+        self._button.description, self._beside = title, aside
+        self._aside.value = aside_html(self._title, aside)
+
+    def tell_later(self, words: str) -> None:
+        """Has the words beside the title give way to these after a second."""
+        self._aside.value = aside_html(self._title, self._beside, words)
 
     def turn(self) -> None:
         """Opens it, or closes it."""
