@@ -157,12 +157,12 @@ def held_by_future(future: Any) -> Held:
     """Returns the coroutine of a task, and a future's result, error and callbacks."""
     held = Held()
     for name in ("_coro", "_result", "_exception"):
-        value = _ask(future, name)
+        value = ask_future(future, name)
         if type(value) in SUSPENDED:
             held.append((Step.FRAME, value.__name__, value))
         else:
             held.append((Step.ATTRIBUTE, name, value))
-    callbacks = _ask(future, "_callbacks") or []
+    callbacks = ask_future(future, "_callbacks") or []
     held += ((Step.CALLBACK, at, pair[0]) for at, pair in enumerate(callbacks))
     told = {id(child) for _, _, child in held}
     for one in gc.get_referents(future):
@@ -173,7 +173,7 @@ def held_by_future(future: Any) -> Held:
     return held
 
 
-def _ask(future: Any, name: str) -> Any:
+def ask_future(future: Any, name: str) -> Any:
     """Returns what C keeps under a name, whatever a class of the user's has under it."""
     for base in _mro_of(type(future)):
         accessor = _namespace_of(base).get(name)

@@ -69,6 +69,8 @@ class Step(IntEnum):
     """The value of a context variable (the variable's name)."""
     QUEUED = 26
     """What waits in a queue of Python's own C code (position)."""
+    RUNNING = 27
+    """A variable of a function that runs right now (its name)."""
 
 
 HOLDERS: dict[Step, str] = {
@@ -99,6 +101,7 @@ HOLDERS: dict[Step, str] = {
     Step.CALLBACK: "callback",
     Step.CONTEXT: "context variable",
     Step.QUEUED: "queued item",
+    Step.RUNNING: "running variable",
 }
 """What a step is taken in, in words."""
 
@@ -170,4 +173,5 @@ _FORMS: dict[Step, str] = {
     Step.CALLBACK: "{base} → callback {key}",
     Step.CONTEXT: "{base} → context variable {key!r}",
     Step.QUEUED: "{base} → queued item {key}",
+    Step.RUNNING: "{base} → variable {key!r}",
 }
