@@ -11,22 +11,40 @@ from typing import TYPE_CHECKING, Any
 from nbmem._version import __version__
 
 if TYPE_CHECKING:
-    from nbmem.api import get_history, list_storages, measure, read_devices, take_ledger
+    from nbmem.api import (
+        find_holders,
+        find_leaks,
+        get_history,
+        list_storages,
+        measure,
+        read_devices,
+        reclaim_memory,
+        take_ledger,
+    )
 
 __all__ = [
     "__version__",
+    "find_holders",
+    "find_leaks",
     "get_history",
     "list_storages",
     "load_ipython_extension",
     "measure",
     "read_devices",
+    "reclaim_memory",
     "take_ledger",
     "unload_ipython_extension",
 ]
 
+_FUNCTIONS = frozenset(__all__) - {
+    "__version__",
+    "load_ipython_extension",
+    "unload_ipython_extension",
+}
+
 
 def __getattr__(name: str) -> Any:
-    if name in ("get_history", "list_storages", "measure", "read_devices", "take_ledger"):
+    if name in _FUNCTIONS:
         return getattr(import_module("nbmem.api"), name)
     raise AttributeError(f"module 'nbmem' has no attribute {name!r}")
 

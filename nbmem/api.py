@@ -8,8 +8,17 @@ from typing import TYPE_CHECKING
 from nbmem.loading import check_torch
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from nbmem.history import History
-    from nbmem.records import DeviceReading, Ledger, StorageRecord
+    from nbmem.records import (
+        DeviceReading,
+        Holders,
+        Leak,
+        Ledger,
+        ReclaimReport,
+        StorageRecord,
+    )
     from nbmem.session import Session
     from nbmem.session.blocks import Block
 
@@ -85,6 +94,67 @@ def take_ledger(device: str | None = None) -> Ledger:
         UnknownDeviceError: this machine has no such device.
     """
     return _session().take_ledger(device)
+
+
+def find_leaks() -> list[Leak]:
+    """Returns what is alive beyond what the values that you can name need, largest first.
+
+    Each leak has its bytes, why it is there (`kind`), what holds it (`holder`, `path`, `cuts`), the
+    cell that made it, a sentence of reason, the code that frees it and what that costs. Those of
+    fewer bytes than the setting `NbMem.leak_threshold` are left out. Nothing is collected,
+    synchronized or freed.
+    """
+    return list(_session().find_leaks().leaks)
+
+
+def find_holders(name: str) -> Holders:
+    """Returns why storages are alive: every way that leads to each, shortest first.
+
+    Args:
+        name: one that `list_storages` tells, a variable or `Out[3]` (all storages that it leads
+            to, but by graphs), or the beginning of names, as `model.layer3`.
+
+    Raises:
+        TypeError: the name is no text.
+        NameNotFoundError: it leads to no live storage.
+    """
+    if not issubclass(type(name), str):
+        raise TypeError(
+            f"a name is text, not a {type(name).__name__}: write nbmem.find_holders('x')"
+        )
+    session = _session()
+    from nbmem.session.leaks import find_keys
+
+    keys, _ = find_keys(session, str.__str__(name))
+    return session.find_holders(keys)
+
+
+def reclaim_memory(
+    targets: Leak | str | Sequence[Leak | str] | None = None,
+    *,
+    everything: bool = False,
+    dry_run: bool = False,
+) -> ReclaimReport:
+    """Frees leaks and returns the proof: bytes before and after, what went, what holds the rest.
+
+    Every value that you can name stays as it is: a list of losses keeps its numbers, a small view
+    of a large storage gets one of its own, an error keeps its message. Each target is looked at
+    again right before; one that changed is refused.
+
+    Args:
+        targets: a leak of `find_leaks`, the name of a variable, the text of a holder
+            (`traceback of cell [7]`, `losses[*]`: one of `Leak.cuts`), or a list of these. None
+            takes the leaks that cost you nothing: no `%debug`, no shown output.
+        everything: with no targets, takes also those that cost something; `costs` says what.
+        dry_run: frees nothing; returns the plan, with the bytes that it promises.
+
+    Raises:
+        TypeError: a target is something else.
+        NameNotFoundError: a text is neither a variable nor what holds a leak.
+    """
+    session = _session()
+    act = session.plan_reclaim if dry_run else session.reclaim
+    return act(targets, everything=everything)
 
 
 def get_history() -> History:

@@ -13,6 +13,7 @@ from IPython.display import display
 
 from nbmem import render
 from nbmem.errors import NbmemError
+from nbmem.magics.leaks import HOLDERS, LEAKS, RECLAIM, reclaim, show_holders, show_leaks
 from nbmem.magics.options import (
     LineParser,
     ledger_parser,
@@ -43,6 +44,9 @@ def gpumem(line: str) -> None:
     `%gpumem tensors`        live storages with your names for them: filtered,
                              sorted, by category, module, cell, dtype or device
     `%gpumem ledger`         the sums of each device that close
+    `%gpumem leaks`          what is alive beyond need: why, where, what frees it
+    `%gpumem holders NAME`   every way by which something is kept alive
+    `%gpumem reclaim`        frees leaks that cost nothing, and says what came back
     `%gpumem panel`          chart, tables and buttons, below this cell
     `%gpumem errors`         what broke inside nbmem, with tracebacks
     ======================== ===================================================
@@ -54,6 +58,7 @@ def gpumem(line: str) -> None:
         %gpumem tensors --by module
         %gpumem tensors --where
         %gpumem ledger cuda:0
+        %gpumem reclaim 1 3
 
     Each explains its options after `--help`. The records are in `nbmem.get_history()`; settings
     in `%config NbMem`.
@@ -171,6 +176,9 @@ _COMMANDS: dict[str, tuple[Command, LineParser]] = {
     "history": (_history, plain_parser("history", "Shows the table of recorded cells.")),
     "tensors": (_tensors, _TENSORS),
     "ledger": (_ledger, _LEDGER),
+    "leaks": (show_leaks, LEAKS),
+    "holders": (show_holders, HOLDERS),
+    "reclaim": (reclaim, RECLAIM),
     "panel": (_panel, plain_parser("panel", "Shows chart, tables and buttons, below this cell.")),
     "errors": (_errors, plain_parser("errors", "Shows what broke inside nbmem.")),
 }

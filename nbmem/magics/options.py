@@ -40,10 +40,14 @@ class LineParser(argparse.ArgumentParser):
         Raises:
             UsageError: one line: what is wrong, and an example that works.
         """
-        words = line.split()
+        words = self.split(line)
         if "-h" in words or "--help" in words:
             return None
         return self.parse_intermixed_args(words)
+
+    def split(self, line: str) -> list[str]:
+        """Returns the words of a line."""
+        return line.split()
 
     def error(self, message: str) -> NoReturn:
         """Raises what is wrong with an example that works."""
@@ -94,11 +98,13 @@ def tensors_parser() -> LineParser:
         ),
     )
     parser.add_argument("filter", nargs="*", metavar="FILTER", help="words and comparisons")
-    parser.add_argument("--by", type=_one_of(GROUPINGS), metavar="KEY", help=_or(GROUPINGS))
+    parser.add_argument("--by", type=one_of(GROUPINGS), metavar="KEY", help=or_words(GROUPINGS))
     parser.add_argument(
-        "--sort", type=_one_of(SORTINGS), metavar="KEY", help=f"{_or(SORTINGS)}; default: size"
+        "--sort", type=one_of(SORTINGS), metavar="KEY", help=f"{or_words(SORTINGS)}; default: size"
     )
-    parser.add_argument("--rows", type=_rows, metavar="N", help=f"lines shown; default: {ROWS}")
+    parser.add_argument(
+        "--rows", type=rows_of_line, metavar="N", help=f"lines shown; default: {ROWS}"
+    )
     parser.add_argument(
         "--where", action="store_true", help="what is on which device, pinned memory apart"
     )
@@ -135,18 +141,21 @@ def _check(options: argparse.Namespace, parser: LineParser) -> None:
 
 def _number_of_rows(word: str, parser: LineParser) -> int:
     try:
-        return _rows(word)
+        return rows_of_line(word)
     except argparse.ArgumentTypeError as error:
         parser.error(str(error))
 
 
-def _rows(text: str) -> int:
+def rows_of_line(text: str) -> int:
+    """Returns the number of rows that a word asks for."""
     if not text.isdecimal() or len(text) > 9 or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text[:40]!r} is no number of rows")
     return int(text)
 
 
-def _one_of(accepted: Sequence[str]) -> Callable[[str], str]:
+def one_of(accepted: Sequence[str]) -> Callable[[str], str]:
+    """Returns what takes only these words."""
+
     def read(text: str) -> str:
         if text not in accepted:
             raise argparse.ArgumentTypeError(f"{text[:40]!r} is none of {', '.join(accepted)}")
@@ -155,5 +164,6 @@ def _one_of(accepted: Sequence[str]) -> Callable[[str], str]:
     return read
 
 
-def _or(words: Sequence[str]) -> str:
+def or_words(words: Sequence[str]) -> str:
+    """Returns words as `a, b or c`."""
     return f"{', '.join(words[:-1])} or {words[-1]}"

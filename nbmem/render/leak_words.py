@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 NARROW = 64
 """Columns below which the way to a leak gets a line of its own."""
 _WHERE = 24
+_MOST_LINES = 6
+"""Lines of code that free one leak."""
 _BEYOND = "beyond what your values need"
 
 
@@ -195,7 +197,11 @@ def _details(leak: Leak, units: Units, *, narrow: bool) -> tuple[Detail, ...]:
 def free_lines(remedy: str) -> list[tuple[str, str, bool]]:
     """Returns code to be pasted, line by line and fit to print, with the word before it."""
     lines = [clean(line) for line in remedy.splitlines() if line.strip()]
-    return [("free" if number == 0 else "    ", line, True) for number, line in enumerate(lines)]
+    told = [("free" if number == 0 else "    ", line, True) for number, line in enumerate(lines)]
+    if len(told) <= _MOST_LINES:
+        return told
+    left = format_count(len(told) - _MOST_LINES + 1, "more line")
+    return [*told[: _MOST_LINES - 1], ("    ", f"and {left}, see Leak.remedy", False)]
 
 
 def _stays(leak: Leak) -> str:

@@ -40,6 +40,8 @@ class CellWatcher:
         self._session = session
         self._running: list[_RunningCell] = []
         self._listeners: list[Callable[[], None]] = []
+        self.last_count: int | None = None
+        """Execution count of the last cell that ran to its end and did more than ask nbmem."""
 
     @property
     def running(self) -> str | None:
@@ -85,6 +87,8 @@ class CellWatcher:
         """Closes the record of the cell that ended, keeps it and shows it if asked."""
         cell = self._ended(result)
         self._release(cell, result)
+        if cell is not None and not self._running and not _only_asks(cell.info.raw_cell):
+            self.last_count = self.last_count if cell.number is None else cell.number
         if cell is not None and cell.opened is not None and cell.request is not None:
             status, error = ending_of(result)
             record = self._session.recorder.close(cell.opened, status, error)
@@ -195,6 +199,12 @@ class CellWatcher:
         cell = self._running[index]
         del self._running[index:]
         return cell
+
+
+def _only_asks(raw_cell: str) -> bool:
+    """Returns whether a cell does nothing but look through nbmem, which makes nothing older."""
+    lines = [line.strip() for line in raw_cell.splitlines() if line.strip()]
+    return all(line.startswith(("%gpumem", "%config NbMem", "#")) for line in lines)
 
 
 def _identity(info: Any) -> str:

@@ -20,7 +20,9 @@ from nbmem.reclaim import Holdings, collect_garbage, drop_storages, empty_cache,
 from nbmem.records import (
     CellRecord,
     DeviceReading,
+    Holders,
     Inventory,
+    LeakReport,
     Ledger,
     Note,
     ReclaimReport,
@@ -30,6 +32,7 @@ from nbmem.session import roots
 from nbmem.session.allocated_at import cells_by_file, tell_lines
 from nbmem.session.blocks import Blocks
 from nbmem.session.cells import CellWatcher
+from nbmem.session.leaks import LeakFinder
 from nbmem.session.recorder import Recorder
 from nbmem.session.request import CellLine, CellRequest
 from nbmem.session.reruns import RunBook
@@ -91,6 +94,9 @@ class Session:
         )
         self.watcher = CellWatcher(self)
         self.blocks = Blocks(self)
+        self.leaks = LeakFinder(self)
+        self.shown_leaks: LeakReport | None = None
+        """The table of leaks that was shown last, whose numbers `%gpumem reclaim` takes."""
         self._subscribers: list[Callable[[], None]] = []
         self._devices.install()
         self._follow_settings()
@@ -153,6 +159,14 @@ class Session:
         inventory = self.take_inventory()
         return take_ledger(inventory, self.table, self._devices, device=device, now=time.time())
 
+    def find_leaks(self) -> LeakReport:
+        """Returns what is alive beyond what the values that the user can name need."""
+        return self.leaks.find()
+
+    def find_holders(self, keys: Sequence[int]) -> Holders:
+        """Returns why these storages (serials) are alive, every way that was found."""
+        return self.leaks.holders(keys)
+
     def check_device(self, device: str) -> None:
         """Checks that this machine has a device.
 
@@ -210,21 +224,40 @@ class Session:
 
     def plan_drop(self, keys: Sequence[int]) -> ReclaimReport:
         """Returns what `drop_storages` would do; nothing is dropped."""
-        return plan_drop(self._holdings(), keys)
+        return plan_drop(self.holdings(), keys)
 
     def drop_storages(self, keys: Sequence[int]) -> ReclaimReport:
         """Drops the user's names of these storages, output-cache copies included."""
-        return self._told(drop_storages(self._holdings(), keys))
+        return self.told(drop_storages(self.holdings(), keys))
+
+    def plan_reclaim(self, targets: object = None, *, everything: bool = False) -> ReclaimReport:
+        """Returns what `reclaim` would do, in words and bytes; nothing is freed."""
+        return self.leaks.plan(targets, everything=everything)
+
+    def reclaim(self, targets: object = None, *, everything: bool = False) -> ReclaimReport:
+        """Frees leaks, keeps every value of the user's, and returns the proof.
+
+        Args:
+            targets: a `Leak`, the name of a variable, the text of a holder (`Chain.cut`), or a
+                list of these; None takes the leaks that cost the user nothing.
+            everything: also those that cost something, where `targets` is None.
+
+        Raises:
+            TypeError: a target is none of these.
+            NameNotFoundError: a text is neither a variable nor what holds a leak.
+        """
+        return self.told(self.leaks.reclaim(targets, everything=everything))
 
     def collect(self) -> ReclaimReport:
         """Runs `gc.collect()`."""
-        return self._told(collect_garbage(self._holdings()))
+        return self.told(collect_garbage(self.holdings()))
 
     def empty_cache(self) -> ReclaimReport:
         """Gives the accelerator's cached blocks back to the driver."""
-        return self._told(empty_cache(self._holdings()))
+        return self.told(empty_cache(self.holdings()))
 
-    def _holdings(self) -> Holdings:
+    def holdings(self) -> Holdings:
+        """Returns what an act may touch, and how its outcome is read."""
         return Holdings(
             table=self.table,
             shell=self.shell,
@@ -233,7 +266,8 @@ class Session:
             read_devices=self.read_devices,
         )
 
-    def _told(self, report: ReclaimReport) -> ReclaimReport:
+    def told(self, report: ReclaimReport) -> ReclaimReport:
+        """Tells the panels that an act is done; returns its report."""
         self.tell_subscribers()
         return report
 

@@ -10,6 +10,7 @@ from itertools import accumulate
 from statistics import median_low
 from typing import TYPE_CHECKING
 
+from nbmem.leaks import CellRuns
 from nbmem.origins import CellRun, Origins
 from nbmem.records import Copies, RunTrend, StorageRecord
 from nbmem.render.names import pattern_of
@@ -43,6 +44,18 @@ class RunBook:
         cell = self._numbers.setdefault(identity, len(self._numbers) + 1)
         self._runs[cell] = self._runs.get(cell, 0) + 1
         return CellRun(cell, self._runs[cell])
+
+    def all(self) -> list[CellRuns]:
+        """Returns of each cell that ran more than once how it grew."""
+        return [
+            CellRuns(cell, latest, self._growth(cell))
+            for cell, latest in self._runs.items()
+            if latest > 1
+        ]
+
+    def _growth(self, cell: int) -> dict[str, int]:
+        kept = self._kept.get(cell, {})
+        return {device: growth_of(runs) for device, runs in kept.items() if len(runs) > 1}
 
     def swap_count(self, now: CellRun, count: int | None) -> int | None:
         """Notes the n of a run's `[n]`; returns that of the run before."""

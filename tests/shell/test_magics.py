@@ -65,7 +65,11 @@ def test_errors_says_when_there_were_none(notebook, capsys):
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        ("pannel", "%gpumem: no 'pannel', only on, off, history, tensors, ledger, panel, errors;"),
+        (
+            "pannel",
+            "%gpumem: no 'pannel', only on, off, history, tensors, ledger, leaks, holders, reclaim,"
+            " panel, errors; for example: %gpumem panel",
+        ),
         (
             "on everything",
             "%gpumem on: unrecognized arguments: everything; for example: %gpumem on",

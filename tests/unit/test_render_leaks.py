@@ -183,6 +183,12 @@ def test_a_remedy_of_two_lines_stays_two_lines():
     assert "   free   del x\n          import gc; gc.collect()\n" in told
 
 
+def test_a_remedy_of_many_lines_is_cut():
+    told = leaks_text(report(replace(SHOWN, remedy="\n".join(f"del x{n}" for n in range(20)))))
+    assert "          del x4\n          and 15 more lines, see Leak.remedy\n" in told
+    assert "x5" not in told
+
+
 def test_si_units_reach_every_size():
     for text in (
         leaks_text(LEAKS, units="SI"),

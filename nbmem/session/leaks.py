@@ -1,0 +1,175 @@
+"""Leaks and holders of a session: what the rooms below are told, and what targets may be.
+
+table, names, roots ──> holders' web ──> plain facts ─┐
+origins, runs, last cell ──────────────────────────────┴─> judged ──> LeakReport
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
+
+from nbmem.errors import NameNotFoundError
+from nbmem.holders.web import open_web
+from nbmem.inventory import find_places
+from nbmem.leaks import judge_leaks
+from nbmem.records import Leak
+from nbmem.session import roots
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+    from nbmem.holders.web import Web
+    from nbmem.records import Holders, Inventory, LeakReport, ReclaimReport
+    from nbmem.session.core import Session
+
+_BELOW = (".", "[", " → ", " (")
+"""What may follow a name in the names of what it leads to."""
+_LONGEST = 80
+
+
+class LeakFinder:
+    """Finds leaks and holders for a session."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def find(self) -> LeakReport:
+        """Returns what is alive beyond need, largest first."""
+        session = self._session
+        inventory = session.take_inventory()
+        with self.open_web() as web:
+            holders = web.holders
+        return judge_leaks(
+            inventory,
+            holders,
+            origin_of=session.origins.find,
+            runs=session.runs.all(),
+            last_count=session.watcher.last_count,
+            last_serials=frozenset(self._last_serials()),
+            threshold=session.settings.leak_threshold,
+            now=time.time(),
+        )
+
+    def holders(self, keys: Sequence[int]) -> Holders:
+        """Returns why these storages are alive."""
+        with self.open_web(keys) as web:
+            return only(web.holders, keys)
+
+    def plan(self, targets: object, *, everything: bool) -> ReclaimReport:
+        """Returns what `reclaim` would do."""
+        raise NotImplementedError(as_targets(targets), everything)
+
+    def reclaim(self, targets: object, *, everything: bool) -> ReclaimReport:
+        """Frees leaks; returns the proof."""
+        raise NotImplementedError(as_targets(targets), everything)
+
+    def open_web(self, asked: Collection[int] = ()) -> Web:
+        """Returns the web of what keeps storages alive, to be used as a context manager."""
+        session = self._session
+        return open_web(
+            session.table,
+            roots.user_names(session.shell),
+            output_cache=roots.output_cache(session.shell),
+            asked=asked,
+            made_in=self._made_in,
+            threshold=session.settings.leak_threshold,
+            budget=session.settings.name_budget,
+        )
+
+    def _made_in(self, key: int) -> int | None:
+        origin = self._session.origins.find(key)
+        return None if origin is None else origin.serial
+
+    def _last_serials(self) -> Iterator[int]:
+        """Yields the records of the last cell that ran (of a script, the last one) and of now."""
+        session, last = self._session, self._session.watcher.last_count
+        for opened in (session.watcher.innermost, session.blocks.innermost):
+            if opened is not None:
+                yield opened.serial
+        records = session.history.records()
+        if last is None:
+            yield from (record.serial for record in records[-1:])
+        for record in reversed(records):
+            if record.execution_count == last:
+                yield record.serial
+            elif record.parent is None:
+                break
+
+
+def only(holders: Holders, keys: Collection[int]) -> Holders:
+    """Returns what is said of these storages alone."""
+    asked = frozenset(keys)
+    return replace(holders, held=tuple(each for each in holders.held if each.key in asked))
+
+
+# What may be asked for.
+
+
+def as_targets(targets: object) -> tuple[Leak | str, ...] | None:
+    """Returns targets as a tuple: a leak, a name or text, several of them; None stays None.
+
+    Raises:
+        TypeError: they are something else; the message has the right form.
+    """
+    if targets is None:
+        return None
+    if issubclass(type(targets), (Leak, str)):
+        targets = (targets,)
+    if not issubclass(type(targets), (list, tuple)):
+        raise TypeError(_wrong_target(targets))
+    for target in cast("Sequence[object]", targets):
+        if not issubclass(type(target), (Leak, str)):
+            raise TypeError(_wrong_target(target))
+    return tuple(cast("Sequence[Leak | str]", targets))
+
+
+def _wrong_target(target: object) -> str:
+    return (
+        f"a target is a Leak, the name of a variable or the text of a holder, or a list of these,"
+        f" not a {type(target).__name__}: write nbmem.reclaim_memory('x') or"
+        " nbmem.reclaim_memory(nbmem.find_leaks())"
+    )
+
+
+def find_keys(session: Session, name: str) -> tuple[tuple[int, ...], Inventory]:
+    """Returns the storages that a name stands for, largest first, and the inventory they are of.
+
+    A name of the inventory stands for its storage, a variable or `Out[3]` for all that it leads
+    to but by graphs, the beginning of a name (`model.layer3`) for all names that go on from it.
+
+    Raises:
+        NameNotFoundError: it stands for none.
+    """
+    inventory = session.take_inventory()
+    keys = [s.key for s in inventory.storages if name in s.names] or _led_to(session, name)
+    if not keys:
+        begun = tuple(f"{name}{mark}" for mark in _BELOW)
+        keys = [s.key for s in inventory.storages if any(n.startswith(begun) for n in s.names)]
+    found = tuple(s.key for s in inventory.storages if s.key in set(keys))
+    if not found:
+        raise NameNotFoundError(_why_none(session, name))
+    return found, inventory
+
+
+def _led_to(session: Session, name: str) -> list[int]:
+    """Returns the storages that a variable or an entry of the output cache leads to."""
+    names, outputs = roots.user_names(session.shell), roots.output_cache(session.shell)
+    names = {name: names[name]} if name in names else {}
+    outputs = {name: outputs[name]} if name in outputs and not names else {}
+    if not names and not outputs:
+        return []
+    live = [ref.serial for ref in session.table.live()]
+    found = find_places(session.table, names, live, output_cache=outputs)
+    return [key for key, places in found.items() if places]
+
+
+def _why_none(session: Session, name: str) -> str:
+    short = name if len(name) <= _LONGEST else f"{name[:_LONGEST]}…"
+    if name in roots.user_names(session.shell):
+        return f"`{short}` leads to no tensor; `%gpumem tensors` lists the names that do"
+    return (
+        f"`{short}` leads to no live tensor: it was renamed, deleted or assigned anew;"
+        " `%gpumem tensors` lists the names of now"
+    )
