@@ -16,7 +16,16 @@ from nbmem.history import History
 from nbmem.inventory import take_inventory
 from nbmem.ledger import take_ledger
 from nbmem.origins import Origins
-from nbmem.reclaim import Holdings, collect_garbage, drop_storages, empty_cache, plan_drop
+from nbmem.reclaim import (
+    Holdings,
+    ParkingLot,
+    collect_garbage,
+    drop_storages,
+    empty_cache,
+    park,
+    plan_drop,
+    unpark,
+)
 from nbmem.records import (
     CellRecord,
     DeviceReading,
@@ -25,6 +34,7 @@ from nbmem.records import (
     LeakReport,
     Ledger,
     Note,
+    ParkedThing,
     ReclaimReport,
 )
 from nbmem.scopes import Scopes
@@ -60,6 +70,7 @@ class Past:
     """Goes along with `origins`: its serials are what they speak of."""
     origins: Origins = field(default_factory=Origins)
     runs: RunBook = field(default_factory=RunBook)
+    lot: ParkingLot = field(default_factory=ParkingLot)
 
 
 class Session:
@@ -75,6 +86,7 @@ class Session:
         self.history.set_limit(self.settings.history_limit)
         self.origins = past.origins
         self.runs = past.runs
+        self.lot = past.lot
         self.troubles = Troubles()
         self.recording = False
         """True while every cell is recorded (`%gpumem on`)."""
@@ -248,6 +260,20 @@ class Session:
         """
         return self.told(self.leaks.reclaim(targets, everything=everything))
 
+    def park(self, names: Sequence[str], *, dry_run: bool = False) -> ReclaimReport:
+        """Moves what these names lead to from accelerators to pinned CPU memory."""
+        report = park(self.holdings(), self.lot, names, dry_run=dry_run)
+        return report if dry_run else self.told(report)
+
+    def unpark(self, names: Sequence[str] = (), *, dry_run: bool = False) -> ReclaimReport:
+        """Brings what is parked back to where it came from; without names, all of it."""
+        report = unpark(self.holdings(), self.lot, names, dry_run=dry_run)
+        return report if dry_run else self.told(report)
+
+    def parked(self) -> tuple[ParkedThing, ...]:
+        """Returns what is parked still, by the name it was parked under."""
+        return self.lot.things()
+
     def collect(self) -> ReclaimReport:
         """Runs `gc.collect()`."""
         return self.told(collect_garbage(self.holdings()))
@@ -319,7 +345,7 @@ class Session:
 
     def past(self) -> Past:
         """Returns what the next session goes on with."""
-        return Past(self.history, self.table, self.origins, self.runs)
+        return Past(self.history, self.table, self.origins, self.runs, self.lot)
 
     def _detach(self, shell: InteractiveShell) -> None:
         events, watcher = shell.events, self.watcher

@@ -11,17 +11,19 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from nbmem.errors import NameNotFoundError
+from nbmem.holders.roots import find_roots
 from nbmem.holders.web import open_web
 from nbmem.inventory import find_places
 from nbmem.leaks import judge_leaks
 from nbmem.records import Leak
 from nbmem.session import roots
+from nbmem.session.allocated_at import cells_by_file
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
     from nbmem.holders.web import Web
-    from nbmem.records import Holders, Inventory, LeakReport, ReclaimReport
+    from nbmem.records import Holders, Inventory, LeakReport, Note, ReclaimReport
     from nbmem.session.core import Session
 
 _BELOW = (".", "[", " → ", " (")
@@ -34,13 +36,15 @@ class LeakFinder:
 
     def __init__(self, session: Session) -> None:
         self._session = session
+        self.notes: list[Note] = []
+        """What could not be listed for the web that was opened last."""
 
     def find(self) -> LeakReport:
         """Returns what is alive beyond need, largest first."""
         session = self._session
         inventory = session.take_inventory()
         with self.open_web() as web:
-            holders = web.holders
+            holders = self._noted(web.holders)
         return judge_leaks(
             inventory,
             holders,
@@ -55,7 +59,10 @@ class LeakFinder:
     def holders(self, keys: Sequence[int]) -> Holders:
         """Returns why these storages are alive."""
         with self.open_web(keys) as web:
-            return only(web.holders, keys)
+            return only(self._noted(web.holders), keys)
+
+    def _noted(self, holders: Holders) -> Holders:
+        return replace(holders, notes=(*holders.notes, *self.notes))
 
     def plan(self, targets: object, *, everything: bool) -> ReclaimReport:
         """Returns what `reclaim` would do."""
@@ -68,10 +75,12 @@ class LeakFinder:
     def open_web(self, asked: Collection[int] = ()) -> Web:
         """Returns the web of what keeps storages alive, to be used as a context manager."""
         session = self._session
+        self.notes.clear()
         return open_web(
             session.table,
             roots.user_names(session.shell),
             output_cache=roots.output_cache(session.shell),
+            roots=find_roots(session.shell, cells_by_file(session.shell).get, self.notes),
             asked=asked,
             made_in=self._made_in,
             threshold=session.settings.leak_threshold,
