@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nbmem.render.groups import Row, rows_of
+from nbmem.render.leak_line import leak_facts
 from nbmem.render.names import clean, says_something
 from nbmem.render.trend import trend_facts
 from nbmem.units import (
@@ -129,6 +130,7 @@ def _tell_device(record: CellRecord, delta: DeviceDelta, units: Units, rows: int
         *_movements(record, delta, units),
         *_steps(record, delta.device, units),
         *trend_facts(record, delta.device, units),
+        *leak_facts(record, delta.device, units),
     ]
     moved = bool(facts) or any(map(says_something, created))
     return DeviceStory(
@@ -246,7 +248,7 @@ def _kept_by_traceback(record: CellRecord, units: Units) -> tuple[str, ...]:
     unknown = sum(s.bytes for s in record.created if s.category == "unknown")
     if record.status == "ok" or not unknown:
         return ()
-    why = "as a rule local variables that the error's traceback keeps for %debug."
+    why = "as a rule local variables that the error's traceback keeps for %debug; %gpumem leaks tells."
     return (f"{format_bytes(unknown, units)} unknown: {why}",)
 
 

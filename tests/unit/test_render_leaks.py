@@ -27,9 +27,11 @@ from leak_samples import (
     report,
 )
 from pages import Page
+from samples import cell, delta, storage
 
 from nbmem.records import LEAK_HOLDERS, LEAK_KINDS, HeldStorage, Holders, Note, ReclaimReport
 from nbmem.render import (
+    cell_report_text,
     holders_bundle,
     holders_text,
     leaks_bundle,
@@ -370,3 +372,40 @@ def test_a_name_of_nine_thousand_letters_stays_bounded():
 
 def test_the_same_records_are_told_the_same():
     assert leaks_bundle(LEAKS) == leaks_bundle(replace(LEAKS))
+
+
+# The line in a cell's report.
+
+
+def lines_on_leaks(*created, notes=()):
+    record = cell(7, delta(after=GIB, peak=GIB), created=created, notes=notes)
+    return [line.strip() for line in cell_report_text(record).splitlines() if "leak" in line]
+
+
+def test_what_only_a_shown_output_leads_to_is_a_leak_line():
+    expected = "leak    64.0 MiB that only Out[7] leads to   %gpumem leaks"
+    assert [expected] == lines_on_leaks(storage(1, 64 * MIB, "user", "Out[7]", "_"))
+    assert ["leak    3.00 MiB that only _ and 1 more lead to   %gpumem leaks"] == lines_on_leaks(
+        storage(1, 2 * MIB, "user", "_"), storage(2, MIB, "user", "_12[0]")
+    )
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        storage(1, 64 * MIB, "user", "x", "Out[7]"),
+        storage(1, 64 * MIB, "saved for backward", "loss → graph[1] Mul.self", "Out[7]"),
+        storage(1, 262_143, "user", "Out[7]"),
+        storage(1, 64 * MIB, "user", "_hidden"),
+        storage(1, 64 * MIB, "user", "Outer"),
+        storage(1, 64 * MIB, "unknown"),
+        storage(1, 64 * MIB, "user", "Out[7]", device="cuda:1"),
+    ],
+)
+def test_what_is_no_leak_for_sure_is_none_in_the_report(made):
+    assert [] == lines_on_leaks(made)
+
+
+def test_names_cut_by_a_budget_claim_no_leak():
+    cut = Note("names", "budget", "names incomplete: budget of 0.5 s")
+    assert [] == lines_on_leaks(storage(1, 64 * MIB, "user", "Out[7]"), notes=(cut,))
