@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from nbmem.holders.root import Root, attributes_of
+from nbmem.holders.root import Root, attributes_of, traits_of
 from nbmem.inventory.natives import Pieces, traceback_of
 from nbmem.inventory.paths import Step
 
@@ -46,10 +46,9 @@ def _places(shell: InteractiveShell | None) -> Iterator[tuple[str, Any]]:
     names = vars(sys)
     candidates = [(f"sys.{name}", names.get(name)) for name in _KEPT_BY_PYTHON]
     if shell is not None:
-        attributes = attributes_of(shell)
-        shown = attributes_of(attributes.get("InteractiveTB"))
+        shown = attributes_of(attributes_of(shell).get("InteractiveTB"))
         candidates.append(("IPython's InteractiveTB.tb", shown.get("tb")))
-        result = attributes_of(attributes.get("last_execution_result"))
+        result = attributes_of(traits_of(shell).get("last_execution_result"))
         candidates += ((f"the last cell's {name}", result.get(name)) for name in _KEPT_BY_CELL)
     for place, thing in candidates:
         if issubclass(type(thing), (BaseException, types.TracebackType)):

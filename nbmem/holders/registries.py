@@ -21,6 +21,7 @@ from nbmem.holders.root import (
     is_of,
     is_plain,
     names_of,
+    traits_of,
     type_of,
 )
 from nbmem.inventory.callables import Held
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 _HOOKS_OF_PYTHON = ("excepthook", "displayhook", "unraisablehook", "breakpointhook")
 _HOOKS_OF_TORCH = ("torch.nn.modules.module", "torch.optim.optimizer")
+_MANY = 1_000
 _FINALIZED = (*MACHINERY, "torch.library.", "torch._", "multiprocessing.", "tempfile.")
 """Finalizers of these are many, and not the user's."""
 _OF_WIDGETS = ("ipywidgets.", "anywidget.", "traitlets.", "nbmem.", "comm.", "ipykernel.")
@@ -164,7 +166,7 @@ def _living_widgets() -> list[Any]:
 
 
 def _widget_name(widget: Any) -> str:
-    description = _traits_of(widget).get("description")
+    description = traits_of(widget).get("description")
     label = f" {description!r}" if type(description) is str and description else ""
     return f"{type_of(widget)} widget{label}"
 
@@ -172,16 +174,11 @@ def _widget_name(widget: Any) -> str:
 def _callbacks_of(widget: Any) -> Held:
     attributes = attributes_of(widget)
     found = list(_observers(attributes.get("_trait_notifiers")))
-    for value in (*attributes.values(), *_traits_of(widget).values()):
+    for value in (*attributes.values(), *traits_of(widget).values()):
         if type_of(value) == "CallbackDispatcher":
-            found += _traits_of(value).get("callbacks", ())
+            found += traits_of(value).get("callbacks", ())
     users = [function for function in found if not is_of(function, _OF_WIDGETS)]
     return [(Step.CALLBACK, at, function) for at, function in enumerate(users)]
-
-
-def _traits_of(thing: Any) -> dict[str, Any]:
-    found = attributes_of(thing).get("_trait_values")
-    return found if type(found) is dict else {}
 
 
 def _observers(notifiers: Any) -> Iterator[Any]:
@@ -192,7 +189,7 @@ def _observers(notifiers: Any) -> Iterator[Any]:
 
 def _values_of(widget: Any) -> Held:
     own = is_of(widget, _OF_WIDGETS)
-    pairs = [*_traits_of(widget).items(), *attributes_of(widget).items()]
+    pairs = [*traits_of(widget).items(), *attributes_of(widget).items()]
     return [
         (Step.ATTRIBUTE, name, value)
         for name, value in pairs
@@ -202,9 +199,11 @@ def _values_of(widget: Any) -> Held:
     ]
 
 
-def _may_hold(value: Any) -> bool:
+def _may_hold(value: Any, deep: int = 3) -> bool:
+    """Returns whether there may be more in it than texts and numbers."""
     if is_plain(value) or is_of(value, _OF_WIDGETS):
         return False
-    if type(value) in (list, tuple, dict, set):
-        return bool(value) and gc.is_tracked(value)
-    return True
+    if type(value) not in (list, tuple, dict, set):
+        return True
+    held = gc.get_referents(value)
+    return deep == 0 or len(held) > _MANY or any(_may_hold(one, deep - 1) for one in held)

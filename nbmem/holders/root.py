@@ -84,6 +84,12 @@ def attributes_of(thing: Any) -> dict[str, Any]:
     return {}
 
 
+def traits_of(thing: Any) -> dict[str, Any]:
+    """Returns the values of an object's traits as traitlets keeps them; no default is made."""
+    found = attributes_of(thing).get("_trait_values")
+    return found if type(found) is dict else {}
+
+
 def is_plain(thing: Any) -> bool:
     """Returns whether it is a text, a number or None, which hold nothing."""
     return id(type(thing)) in _PLAIN
