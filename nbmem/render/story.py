@@ -248,8 +248,8 @@ def _kept_by_traceback(record: CellRecord, units: Units) -> tuple[str, ...]:
     unknown = sum(s.bytes for s in record.created if s.category == "unknown")
     if record.status == "ok" or not unknown:
         return ()
-    why = "as a rule local variables that the error's traceback keeps for %debug; %gpumem leaks tells."
-    return (f"{format_bytes(unknown, units)} unknown: {why}",)
+    why = "as a rule local variables that the error's traceback keeps for %debug"
+    return (f"{format_bytes(unknown, units)} unknown: {why}; %gpumem leaks tells.",)
 
 
 def _sentence(text: str) -> str:
