@@ -21,6 +21,7 @@ from nbmem.magics.options import (
     tensors_parser,
     tensors_request,
 )
+from nbmem.magics.parking import PARK, UNPARK, park, unpark
 from nbmem.records import Note
 from nbmem.session import Session, current_session
 from nbmem.session.request import gpumem_cell, parse_request
@@ -47,6 +48,7 @@ def gpumem(line: str) -> None:
     `%gpumem leaks`          what is alive beyond need: why, where, what frees it
     `%gpumem holders NAME`   every way by which something is kept alive
     `%gpumem reclaim`        frees leaks that cost nothing, and says what came back
+    `%gpumem park NAME`      moves a model's memory to main memory; `unpark` back
     `%gpumem panel`          chart, tables and buttons, below this cell
     `%gpumem errors`         what broke inside nbmem, with tracebacks
     ======================== ===================================================
@@ -179,6 +181,8 @@ _COMMANDS: dict[str, tuple[Command, LineParser]] = {
     "leaks": (show_leaks, LEAKS),
     "holders": (show_holders, HOLDERS),
     "reclaim": (reclaim, RECLAIM),
+    "park": (park, PARK),
+    "unpark": (unpark, UNPARK),
     "panel": (_panel, plain_parser("panel", "Shows chart, tables and buttons, below this cell.")),
     "errors": (_errors, plain_parser("errors", "Shows what broke inside nbmem.")),
 }

@@ -68,7 +68,7 @@ def test_errors_says_when_there_were_none(notebook, capsys):
         (
             "pannel",
             "%gpumem: no 'pannel', only on, off, history, tensors, ledger, leaks, holders, reclaim,"
-            " panel, errors; for example: %gpumem panel",
+            " park, unpark, panel, errors; for example: %gpumem panel",
         ),
         (
             "on everything",
