@@ -8,6 +8,7 @@ import types
 from collections import Counter
 from typing import Any
 
+from nbmem.holders.root import MACHINERY, is_in, is_of
 from nbmem.holders.unseen import OURS, is_of_nbmem, running_frames
 from nbmem.inventory.frames import read_locals
 
@@ -17,7 +18,10 @@ _qualname_of = type.__dict__["__qualname__"].__get__
 
 
 class Beginnings:
-    """Knows where chains begin at this moment. Holds modules and frames until `clear`."""
+    """Knows where chains begin at this moment. Holds modules and frames until `clear`.
+
+    What runs now of nbmem, IPython and the kernel holds nothing longer than the question takes.
+    """
 
     def __init__(self) -> None:
         self._modules: dict[int, types.ModuleType] = {}
@@ -53,6 +57,8 @@ class Beginnings:
             return "interpreter", self._tables[id(thing)]
         if id(thing) in self.frames:
             return "thread", self.frames[id(thing)][1]
+        if not issubclass(kind, types.FunctionType | types.MethodType) and is_of(thing):
+            return "ipython", f"IPython's {_qualname_of(kind)}"
         return None
 
     def is_ours(self, holder: Any) -> bool:
@@ -66,7 +72,7 @@ class Beginnings:
 
     def _note_frames(self) -> None:
         for frame, thread in running_frames():
-            if is_of_nbmem(frame):
+            if is_of_nbmem(frame) or is_in(frame, MACHINERY):
                 self._own.update(id(value) for _, value in read_locals(frame))
             else:
                 text = f"{frame.f_code.co_name}() in thread {thread!r}"

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from nbmem.heap.storages import gradient_of
-from nbmem.holders.unseen import inside_array, is_array
+from nbmem.holders.unseen import base_of_array, is_array, items_of_array
 from nbmem.inventory.callables import held_by_function, held_by_method
 from nbmem.inventory.natives import SUSPENDED, held_by_native, traceback_of
 from nbmem.inventory.paths import HOLDERS, Step, prints_itself, write_step
@@ -38,6 +38,7 @@ _PARTS = (
     ("_modules", Step.MODULE),
 )
 _CACHE = type(functools.cache(len))
+_WITH_CELLS = (types.FrameType, *SUSPENDED)
 _BUFFERS = ("_tee", "_tee_dataobject", "cycle")
 
 
@@ -86,11 +87,18 @@ class _Labels:
     def _find_between(self, at: int) -> None:
         if not self._held[at] - self._found.known:
             return
-        parts = (self._index.get(id(part)) for part in _parts_of(self._found.objects[at]))
-        mine = {part for part in parts if part is not None}
+        holder = self._found.objects[at]
+        if type(holder) in _WITH_CELLS:
+            mine = {part for part in self._held[at] if self._is_cell(part)}
+        else:
+            parts = (self._index.get(id(part)) for part in _parts_of(holder))
+            mine = {part for part in parts if part is not None}
         self._between[at] = mine
         for part in mine:
             self._owners.setdefault(part, set()).add(at)
+
+    def _is_cell(self, at: int) -> bool:
+        return type(self._found.objects[at]) is types.CellType
 
     def _only_between(self, at: int) -> bool:
         found, owners = self._found, self._owners[at]
@@ -137,13 +145,21 @@ def _union(parts: Iterator[Any]) -> set[int]:
 
 
 def _words(step: Step, key: Any) -> tuple[str, str]:
-    kind, text = HOLDERS[step], write_step("", step, key).removeprefix(" → ")
-    if step in (Step.ATTRIBUTE, Step.FIELD, *_MODULE_STEPS) and not text.startswith("vars("):
-        text = f".{text}"
-    return kind, text
+    place = _PLACES.get(step)
+    text = write_step("", step, key).removeprefix(" → ") if place is None else f"{place} {key}"
+    if step in _DOTTED:
+        text = f"attribute {key!r}" if text.startswith("vars(") else f".{text}"
+    return HOLDERS[step], text
 
 
-_MODULE_STEPS = frozenset(step for _, step in _PARTS)
+_DOTTED = frozenset((Step.ATTRIBUTE, Step.FIELD, *(step for _, step in _PARTS)))
+_PLACES = {
+    Step.VALUE_AT: "value",
+    Step.KEY_AT: "key",
+    Step.MEMBER_AT: "member",
+    Step.ATTRIBUTE_AT: "attribute",
+}
+"""What is written, with its position, where Python has no expression for it."""
 
 
 def _words_of_unknown(holder: Any) -> tuple[str, str]:
@@ -181,8 +197,6 @@ def _parts_of(holder: Any) -> Iterator[Any]:
         yield holder.__defaults__
         yield holder.__kwdefaults__
         yield vars(holder)
-    elif kind is types.FrameType or kind in SUSPENDED:
-        yield from (one for one in gc.get_referents(holder) if type(one) is types.CellType)
     elif issubclass(kind, BaseException):
         yield _attributes_of(holder)
         yield from _tracebacks(traceback_of(holder))
@@ -239,9 +253,10 @@ def _entries_of_container(holder: Any) -> Iterator[_Entry]:
 
 
 def _entries_of_array(holder: Any) -> Iterator[_Entry]:
-    for at, held in enumerate(inside_array(holder)):
-        yield Step.ELEMENT, at, held
-    yield Step.ATTRIBUTE, "base", holder.base
+    yield from ((Step.ELEMENT, at, held) for at, held in enumerate(items_of_array(holder)))
+    base = base_of_array(holder)
+    if base is not None:
+        yield Step.ATTRIBUTE, "base", base
 
 
 _SEQUENCES: tuple[tuple[type, Any, Step], ...] = (

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import types
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from nbmem.heap.scan import find_instances
 from nbmem.holders.search import Found, search_holders
 from nbmem.holders.ties import ROOT, Tie, Ties
+from nbmem.inventory.paths import Step
 from nbmem.inventory.readers import names_in_space, type_name
 
 if TYPE_CHECKING:
     from collections.abc import Container, Sequence
 
-GARBAGE = "garbage"
-"""Cut of everything that `gc.collect()` frees."""
+_FIELDS = vars(BaseException)
+_traceback_of = _FIELDS["__traceback__"].__get__
+_cause_of = _FIELDS["__cause__"].__get__
+_context_of = _FIELDS["__context__"].__get__
 
 
 CYCLE = "a cycle through an autograd graph"
@@ -28,6 +32,7 @@ def find_others(
     ours: set[int],
     cyclic: dict[int, Any],
     in_graphs: Container[int],
+    explained: set[int],
 ) -> set[int]:
     """Adds to `ties` who else holds these objects, and the containers that are known to hold them.
 
@@ -40,12 +45,14 @@ def find_others(
         ours: ids of the caller's own containers.
         cyclic: tensors, by `id`, that their own graph keeps if nothing else does.
         in_graphs: ids of tensors that some graph keeps: that C++ holds them is no news.
+        explained: ids of holders that the roots speak of: the search stops there.
     """
     if not targets:
         return set()
     above = _known_above(ties, targets, wanted)
     ours = ours | {id(targets), id(above)}
-    found = search_holders([*targets, *above], known=wanted.keys() | _of_roots(ties), ours=ours)
+    known = wanted.keys() | _of_roots(ties) | explained
+    found = search_holders([*targets, *above], known=known, ours=ours)
     try:
         _take(ties, found, cyclic, in_graphs)
         return _classes_in_use(found)
@@ -73,7 +80,29 @@ def _known_above(ties: Ties, targets: Sequence[Any], wanted: dict[int, int]) -> 
 
 
 def _of_roots(ties: Ties) -> set[int]:
-    return {key for key, _ in ties.outgoing.get(ROOT, ())}
+    """Returns the ids of errors, threads and the like: who holds them is told by the root."""
+    of_roots = {key for key, tie in ties.outgoing.get(ROOT, ()) if tie.step is Step.ROOT}
+    for key in list(of_roots):
+        of_roots.update(_tracebacks_of(ties.objects[key]))
+    return of_roots
+
+
+def _tracebacks_of(thing: Any) -> set[int]:
+    """Returns the ids of the traceback objects of an error, which no walk makes a step of."""
+    found, errors, seen = set[int](), [thing], set[int]()
+    while errors:
+        error = errors.pop()
+        if id(error) in seen:
+            continue
+        seen.add(id(error))
+        traceback = error
+        if issubclass(type(error), BaseException):
+            traceback = _traceback_of(error)
+            errors += [_cause_of(error), _context_of(error)]
+        while type(traceback) is types.TracebackType:
+            found.add(id(traceback))
+            traceback = traceback.tb_next
+    return found
 
 
 def _take(ties: Ties, found: Found, cyclic: dict[int, Any], in_graphs: Container[int]) -> None:

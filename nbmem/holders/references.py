@@ -8,10 +8,12 @@ they lead to; finding the holders of one object is then a search in a sorted arr
 from __future__ import annotations
 
 import ctypes
+import functools
 import gc
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
+from contextlib import contextmanager
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -53,6 +55,33 @@ addresses_of = _choose_copy()
 """Returns the ids of a list's items as bytes, 8 each."""
 
 
+@functools.cache
+def _openmp() -> ctypes.CDLL | None:
+    """Returns the library by which torch computes on several threads; None where it is another."""
+    try:
+        library = ctypes.CDLL(torch._C.__file__)
+        return library if library.omp_get_max_threads() and library.omp_set_num_threads else None
+    except (OSError, AttributeError):
+        return None
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Within it torch computes on this thread alone; other threads of the user's are not touched.
+
+    On a machine that is busy, waiting for each other costs threads more than they save.
+    """
+    before, openmp = torch.get_num_threads(), _openmp()
+    if openmp is None:
+        yield
+        return
+    openmp.omp_set_num_threads(1)
+    try:
+        yield
+    finally:
+        openmp.omp_set_num_threads(before)
+
+
 class References:
     """Every reference between these objects. Holds them strongly until `clear`.
 
@@ -67,7 +96,8 @@ class References:
         """For each chunk: how many references the chunks before it have."""
         self._ends: dict[int, list[int]] = {}
         """By chunk that was looked into: the same within it, after each of its objects."""
-        self._keys, self._positions = self._read(also)
+        with one_thread():
+            self._keys, self._positions = self._read(also)
 
     def clear(self) -> None:
         """Lets go of everything."""

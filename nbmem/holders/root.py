@@ -28,7 +28,8 @@ KINDS = (
 )
 """Kinds of roots: one of `LEAK_HOLDERS` each, and `running` for the code that runs right now."""
 
-MACHINERY = ("nbmem.", "IPython.", "ipykernel.", "traitlets.", "matplotlib_inline.")
+DEBUGGERS = ("debugpy.", "pydevd.", "_pydevd_bundle.", "_pydev_bundle.", "pydevd_")
+MACHINERY = ("nbmem.", "IPython.", "ipykernel.", "traitlets.", "matplotlib_inline.", *DEBUGGERS)
 """Modules whose callbacks, widgets and tasks are not the user's."""
 
 _names_of_module: Any = vars(types.ModuleType)["__dict__"].__get__

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 from weakref import WeakSet
 
-from nbmem.holders.root import Root, attributes_of, is_in, is_of, is_plain, names_of
+from nbmem.holders.root import DEBUGGERS, Root, attributes_of, is_in, is_of, is_plain, names_of
 from nbmem.inventory.callables import Held
 from nbmem.inventory.frames import namespace_of, read_locals
 from nbmem.inventory.natives import SUSPENDED, Pieces, ask_future, is_of_module
@@ -21,7 +21,7 @@ _BELOW = ("ipykernel.", "_pytest.", "pluggy.")
 _NOT_THE_USERS = (
     *("nbmem.", "IPython.", "ipykernel.", "traitlets.", "tornado.", "zmq.", "asyncio."),
     *("threading.", "selectors.", "socketserver.", "jupyter_client.", "anyio.", "runpy."),
-    *("debugpy.", "_pydevd_bundle.", "_pydev_bundle."),
+    *DEBUGGERS,
 )
 """Frames and coroutines of these are the machinery around what the user wrote."""
 _OF_THREAD = frozenset(vars(threading.Thread(target=len)))

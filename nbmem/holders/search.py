@@ -26,6 +26,7 @@ from nbmem.holders.edges import label_edges
 from nbmem.holders.references import References
 from nbmem.holders.unseen import (
     counts_of,
+    find_frozen,
     gradients,
     held_arrays,
     inside_array,
@@ -120,7 +121,7 @@ class _Search:
     """One search in the making."""
 
     def __init__(self, targets: Sequence[Any], known: Container[int], ours: Container[int]) -> None:
-        self._references = References(gc.get_objects(), list(targets))
+        self._references = [References(gc.get_objects(), list(targets))]
         self._given = id(targets)
         self._known = known
         self._ours = ours
@@ -140,7 +141,7 @@ class _Search:
         for target in targets:
             self._enter(target)
         self._targets = len(self._found.objects)
-        self._listed.update(_find_listed(self._found.objects, self._references.objects))
+        self._listed.update(_find_listed(self._found.objects, self._references[0].objects))
 
     def run(self, most: int) -> Found:
         found = self._found
@@ -148,17 +149,21 @@ class _Search:
         try:
             self._climb()
             self._count()
+            if found.loose and gc.get_freeze_count():
+                self._ask_frozen()
             if found.loose:
                 self._ask_frames()
                 self._ask_torch()
                 self._ask_numpy()
                 self._count()
             self._forget_ours()
+            self._name_loose()
             self._find_unreachable()
             label_edges(found, self._holders, self._targets, Edge)
             return found
         finally:
-            self._references.clear()
+            for references in self._references:
+                references.clear()
             self._beginnings.clear()
 
     def _enter(self, thing: Any) -> int:
@@ -188,14 +193,21 @@ class _Search:
             self._look_up(at)
 
     def _look_up(self, at: int) -> None:
-        holders = self._holders[at] = Counter()
-        for holder in self._references.holders_of(self._found.objects[at]):
+        self._holders[at] = Counter()
+        for references in self._references:
+            self._look_up_in(references, at)
+
+    def _look_up_in(self, references: References, at: int) -> None:
+        holders = self._holders[at]
+        for holder in references.holders_of(self._found.objects[at]):
             if self._is_ours(holder):
                 self._own[at] += 1
-            else:
-                above = self._enter(self._beginnings.owner_of(holder))
-                self._listed.add(above)
-                holders[above] += 1
+                continue
+            if id(holder) not in self._known:
+                holder = self._beginnings.owner_of(holder)
+            above = self._enter(holder)
+            self._listed.add(above)
+            holders[above] += 1
 
     def _is_ours(self, holder: Any) -> bool:
         key = id(holder)
@@ -218,6 +230,18 @@ class _Search:
                 unseen += shared - said
             if unseen > 0:
                 loose[at] = unseen
+
+    def _ask_frozen(self) -> None:
+        """Finds what objects hold that `gc.freeze()` took out of gc's sight."""
+        found = self._found
+        frozen = find_frozen(self._references[0].objects)
+        references = References(frozen, list(found.objects))
+        self._references.append(references)
+        before = list(found.loose)
+        for at in before:
+            self._look_up_in(references, at)
+        self._climb()
+        self._count()
 
     def _ask_frames(self) -> None:
         """Finds what the frames hold that run now."""
@@ -258,7 +282,7 @@ class _Search:
         }
         if not loose:
             return
-        for held, holder in held_arrays(self._references.objects, loose):
+        for held, holder in held_arrays(self._references[0].objects, loose):
             if not self._is_ours(holder):
                 self._add(held, self._beginnings.owner_of(holder))
                 if is_array(held):
@@ -304,6 +328,14 @@ class _Search:
         return (
             at >= self._targets and self._own[at] > 0 and not here and at not in self._found.loose
         )
+
+    def _name_loose(self) -> None:
+        """Tells what kind of thing holds an object where that can be said."""
+        found = self._found
+        if gc.get_freeze_count():
+            for at, count in found.loose.items():
+                if not self._is_only_shared(at, count):
+                    found.roots.setdefault(at, ("frozen", "objects frozen by gc.freeze()"))
 
     def _find_unreachable(self) -> None:
         found, held = self._found, _turn_round(self._holders)

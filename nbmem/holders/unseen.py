@@ -138,13 +138,25 @@ def leads_to(array: Any, wanted: set[int]) -> bool:
 
 def inside_array(array: Any) -> list[Any]:
     """Returns what an array holds: its items, if they are objects, and what it is a view of."""
-    numpy: Any = sys.modules["numpy"]
-    read = vars(numpy.ndarray)
-    held: list[Any] = []
-    if read["dtype"].__get__(array).kind == "O" and read["flags"].__get__(array).owndata:
-        held = numpy.ndarray.tolist(numpy.ndarray.reshape(array, -1))
-    base = read["base"].__get__(array)
-    return held if base is None else [*held, base]
+    base = base_of_array(array)
+    return items_of_array(array) if base is None else [*items_of_array(array), base]
+
+
+def items_of_array(array: Any) -> list[Any]:
+    """Returns the objects in an array of objects; of a view none, as they are the other's."""
+    read = _descriptors_of_array()
+    if read["dtype"].__get__(array).kind != "O" or not read["flags"].__get__(array).owndata:
+        return []
+    return read["tolist"](read["reshape"](array, -1))  # type: ignore[no-any-return]
+
+
+def base_of_array(array: Any) -> Any:
+    """Returns what the array is a view of; None where the memory is its own."""
+    return _descriptors_of_array()["base"].__get__(array)
+
+
+def _descriptors_of_array() -> Any:
+    return vars(sys.modules["numpy"].ndarray)
 
 
 def _kinds_of_array() -> set[int]:
@@ -156,3 +168,30 @@ def _kinds_of_array() -> set[int]:
             found.add(id(kind))
             stack.extend(type.__subclasses__(kind))
     return found
+
+
+# -- frozen objects ------------------------------------------------------------------------------
+
+
+def find_frozen(listed: list[Any]) -> list[Any]:
+    """Returns the objects in gc's permanent generation to which a module or an object leads.
+
+    Args:
+        listed: all objects that gc lists.
+    """
+    seen = set(map(id, listed))
+    level: list[Any] = list(sys.modules.values())
+    for start in range(0, len(listed), CHUNK):
+        level += _untold(listed[start : start + CHUNK], seen)
+    found: list[Any] = []
+    while level:
+        fresh = {id(one): one for one in level if gc.is_tracked(one) and id(one) not in seen}
+        seen.update(fresh)
+        found += fresh.values()
+        level = gc.get_referents(*fresh.values())
+    return found
+
+
+def _untold(holders: list[Any], seen: set[int]) -> list[Any]:
+    held = gc.get_referents(*holders)
+    return [one for one in held if gc.is_tracked(one) and id(one) not in seen]

@@ -49,9 +49,17 @@ class Weaver:
         table: takes up what the scan finds.
         roots: what holds things besides names.
         threshold: bytes below which facts about one storage are not worth telling.
+        explained: ids of holders that names, shown values and roots speak of.
     """
 
-    def __init__(self, table: StorageTable, roots: Sequence[Root], threshold: int) -> None:
+    def __init__(
+        self,
+        table: StorageTable,
+        roots: Sequence[Root],
+        threshold: int,
+        explained: Collection[int] = (),
+    ) -> None:
+        self._explained = set(explained)
         self._web = Web()
         self._roots = {root.text: root for root in roots}
         self._threshold = threshold
@@ -65,6 +73,8 @@ class Weaver:
         self._groups: GraphGroups
         self._writer: WordWriter
         self._needed: set[int] = set()
+        self._given: set[int] = set()
+        """Ids of the caller's own copies of namespaces."""
 
     def weave(
         self,
@@ -76,6 +86,7 @@ class Weaver:
     ) -> Web:
         """Returns the web; see `open_web`."""
         try:
+            self._given = {id(names), id(outputs)}
             first = self._walk(names, outputs, budget)
             complete = not self._notes or all(note.code != "budget" for note in self._notes)
             self._writer = WordWriter(outputs, self._roots)
@@ -221,7 +232,8 @@ class Weaver:
             self._notes.append(Note("holders", "budget", left))
         states, cyclic = self._needs.states, self._groups.cyclic
         targets, ours = targets[:_MOST_TARGETS], self._ours()
-        used = find_others(self._ties, targets, states, ours, cyclic, self._index.in_graphs)
+        in_graphs, explained = self._index.in_graphs, self._explained
+        used = find_others(self._ties, targets, states, ours, cyclic, in_graphs, explained)
         self._needed |= self._needs.add_used(used, self._index)
 
     def _ours(self) -> set[int]:
@@ -230,7 +242,7 @@ class Weaver:
         tables: list[dict[Any, Any]] = [self._index.over, web.tensors, web.owners, web.lost]
         inner = {id(values) for table in tables for values in table.values()}
         others = (self._ties.objects, web.optimizers, self._groups.cyclic)
-        return inner | {id(table) for table in (*tables, *others)}
+        return inner | self._given | {id(table) for table in (*tables, *others)}
 
     def _tell(self, asked: Collection[int]) -> Teller:
         teller = Teller(self._ties, self._needs, self._writer, self._web.points)

@@ -90,6 +90,7 @@ def open_web(
     made_in: Callable[[int], int | None] = lambda _: None,
     threshold: int = 0,
     budget: float | None = None,
+    explained: Collection[int] = (),
 ) -> Web:
     """Returns why everything is alive that no value of the user's needs; nothing is changed.
 
@@ -102,6 +103,7 @@ def open_web(
         made_in: serial of the record that first showed a storage, by the storage's serial.
         threshold: bytes below which facts about one storage are not worth telling.
         budget: seconds for walking names; None: as long as it takes.
+        explained: ids of holders that names, shown values and roots speak of: IPython's dicts.
     """
     from nbmem.holders.weaving import Weaver  # it needs the records above
 
@@ -109,7 +111,7 @@ def open_web(
     gc.disable()  # what is made here would start a collection, which frees what is looked at
     try:
         with bare_torch():
-            weaver = Weaver(table, roots, threshold)
+            weaver = Weaver(table, roots, threshold, explained)
             return weaver.weave(names, output_cache or {}, asked, made_in, budget)
     finally:
         if collecting:

@@ -85,6 +85,7 @@ class LeakFinder:
             made_in=self._made_in,
             threshold=session.settings.leak_threshold,
             budget=session.settings.name_budget,
+            explained=roots.output_places(session.shell),
         )
 
     def _made_in(self, key: int) -> int | None:

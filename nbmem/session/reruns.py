@@ -55,7 +55,7 @@ class RunBook:
 
     def _growth(self, cell: int) -> dict[str, int]:
         kept = self._kept.get(cell, {})
-        return {device: growth_of(runs) for device, runs in kept.items() if len(runs) > 1}
+        return {device: growth_of(list(runs)) for device, runs in kept.items() if len(runs) > 1}
 
     def swap_count(self, now: CellRun, count: int | None) -> int | None:
         """Notes the n of a run's `[n]`; returns that of the run before."""

@@ -82,5 +82,14 @@ def _hidden_copies(shell: InteractiveShell) -> list[tuple[str, Any]]:
     return copies
 
 
+def output_places(shell: InteractiveShell | None) -> set[int]:
+    """Returns the ids of IPython's own holders of names and shown values, which no chain names."""
+    if shell is None:
+        return {id(vars(sys.modules["__main__"]))}
+    hook = shell.displayhook
+    places = (shell.user_ns, shell.user_global_ns, shell.user_ns_hidden, _outputs(shell))
+    return set(map(id, (*places, hook, vars(hook), shell.last_execution_result)))
+
+
 def _is_plain(value: object) -> bool:
     return value is None or type(value) in (str, int, float, bool, bytes)
