@@ -78,14 +78,14 @@ def _cuts_table(held: Sequence[HeldStorage], units: Units) -> Table:
     """Returns all that holds the storages: how much goes by each, and how much with it alone."""
     cuts: dict[str, _Cut] = {}
     for storage in held:
-        texts = {chain.cut for chain in storage.chains}
+        texts = {_holder_of(chain) for chain in storage.chains}
         for text in texts:
             cut = cuts.setdefault(text, _Cut())
             cut.holds += storage.bytes
             cut.count += 1
             cut.alone += storage.bytes if texts == {text} and not storage.more else 0
         for chain in storage.chains:
-            cuts[chain.cut].wanted |= chain.wanted
+            cuts[_holder_of(chain)].wanted |= chain.wanted
     ordered = sorted(cuts, key=lambda text: (-cuts[text].holds, -cuts[text].alone, text))
     shown = [cuts[text] for text in ordered[:_MOST_CUTS]]
     rest = format_count(len(ordered) - len(shown), "more holder")
@@ -100,6 +100,11 @@ def _cuts_table(held: Sequence[HeldStorage], units: Units) -> Table:
     return Table("", columns, (*left, _FREES))
 
 
+def _holder_of(chain: Chain) -> str:
+    """Returns what must go: the variable, where a value of the user's needs it."""
+    return chain.steps[0].text if chain.wanted and chain.steps else chain.cut
+
+
 def _needed(wanted: bool) -> str:
     return "by you" if wanted else "no"
 
@@ -112,7 +117,7 @@ def _listing(
     more = held.more + max(hidden, 0)
     first: dict[str, int] = {}
     for number, chain in enumerate(shown, 1):
-        first.setdefault(chain.cut, number)
+        first.setdefault(_holder_of(chain), number)
     ways = tuple(clean(chain.text) for chain in shown)
     columns = (
         Column("", tuple(str(number) for number in range(1, len(shown) + 1)), figures=True),
@@ -133,14 +138,15 @@ def _listing(
 
 
 def _details(chain: Chain, first: Mapping[str, int], number: int) -> tuple[Detail, ...]:
-    if first[chain.cut] != number:
-        return details_of(("", f"goes together with {first[chain.cut]}", False))
+    before = first[_holder_of(chain)]
+    if before != number:
+        return details_of(("", f"goes together with {before}", False))
     return details_of(*free_lines(chain.remedy), ("costs", clean(chain.cost), False))
 
 
 def _summary(held: HeldStorage, holders: Holders, units: Units) -> str:
     """Returns how many holders there are, and what cutting frees."""
-    size, cuts = format_bytes(held.bytes, units), {chain.cut for chain in held.chains}
+    size, cuts = format_bytes(held.bytes, units), {_holder_of(chain) for chain in held.chains}
     if not cuts:
         if not holders.complete:
             return "No holder was found before the search was cut short."

@@ -230,6 +230,15 @@ def test_ways_that_go_with_one_cut_are_one_holder():
     assert "goes together with 1" in told
 
 
+def test_two_ways_from_one_variable_of_the_users_are_one_holder():
+    ways = tuple(chain("pair", f"[{n}]", wanted=True, cut=f"pair[{n}]") for n in range(2))
+    told = holders_text(Holders((HeldStorage(3, MIB, ways),)), "pair", NAMES)
+    assert "One holder: cutting it frees 1.00 MiB." in told
+    both = tuple(HeldStorage(n, MIB, ways[n : n + 1]) for n in range(2))
+    table = holders_text(Holders(both), "pair", NAMES).splitlines()[:3]
+    assert ["2.00", "MiB", "2.00", "MiB", "2", "by", "you", "pair"] == table[2].split()
+
+
 def test_a_storage_that_nothing_was_found_to_hold_says_so():
     none = HeldStorage(3, MIB, ())
     told = holders_text(Holders((none,)), "feats", NAMES)
