@@ -114,11 +114,11 @@ def _gradient_lines(
     """Returns code that sets these gradients to None and no others."""
     of_module = all(moment.records[fact.key].module is not None for fact in facts)
     names = [fact.name for fact in facts]
-    if len(names) > 1 and of_module and remedies.is_expression(variable):
-        return (_FROZEN if frozen else _lines_of_zero(variable, facts, moment)).format(
-            name=variable
-        )
-    if all(map(remedies.is_expression, names)):
+    plain = all(map(remedies.is_expression, names))  # `net.1.weight.grad` can't be pasted
+    if of_module and remedies.is_expression(variable) and (len(names) > 1 or not plain):
+        lines = _FROZEN if frozen else _lines_of_zero(variable, facts, moment)
+        return lines.format(name=variable)
+    if plain:
         return "\n".join(_GRADIENT.format(name=name) for name in names)
     return "\n".join(map(remedies.reclaim, names))
 

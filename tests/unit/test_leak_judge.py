@@ -255,6 +255,17 @@ def test_growth_is_told_by_device():
     assert () == world.judge().leaks
 
 
+def test_the_gradient_of_a_layer_without_a_name_of_its_own_is_cleared_through_the_model():
+    frozen = GradientFact(1, MIB, "net.1.weight.grad", False, True, None)
+    layer = storage(1, frozen.name, category="gradient", module="net.1")
+    leak = World((layer,), facts={"gradients": (frozen,)}).leak()
+    assert "for p in net.parameters():\n    if not p.requires_grad: p.grad = None" == leak.remedy
+    assert (
+        "net.1.weight.grad belongs to a parameter with requires_grad=False, which no training "
+        "changes." == leak.reason
+    )
+
+
 # -- sums, order, threshold -----------------------------------------------------------------------
 
 
