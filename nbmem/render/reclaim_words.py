@@ -28,10 +28,10 @@ def lines_of(report: ReclaimReport, units: Units, *, plan: bool = False) -> tupl
     """Returns what an act or a plan drops, costs and refuses, and what still holds the rest."""
     told = []
     if plan:
-        told += _said("drops", report.planned)
+        told += _said("would", report.planned)
         told += _said("costs", report.costs)
     elif report.act == "reclaim":
-        told += _said("dropped", report.dropped)
+        told += _said("done", report.dropped)
         told += _said("planned", _difference(report, units))
     told += _said("refused" if plan or report.act == "reclaim" else "", report.refused)
     told += _said("" if report.act != "reclaim" else "held", report.still_held)
