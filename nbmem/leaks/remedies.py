@@ -98,10 +98,11 @@ def _before_graph(steps: Sequence[PathStep]) -> Sequence[PathStep]:
     return steps[: kinds.index("graph")] if "graph" in kinds else ()
 
 
-def clone_line(names: Sequence[str]) -> str:
-    """Returns the code that gives each of these views a storage of its own."""
+def clone_line(names: Sequence[str], *, arrays: bool = False) -> str:
+    """Returns the code that gives each of these views memory of its own."""
+    call = "copy" if arrays else "clone"
     if all(map(is_expression, names)):
-        return "\n".join(f"{name} = {name}.clone()" for name in names)
+        return "\n".join(f"{name} = {name}.{call}()" for name in names)
     return reclaim(names[0])
 
 

@@ -145,12 +145,18 @@ def _view(fact: ViewFact, moment: Moment) -> Finding:
     own = moment.size((fact.key,))
     return Finding(
         kind="oversized_view",
-        holder="container" if "[" in shown else "tensor_attribute",
+        holder=_holder_of_view(fact, shown),
         keys=moment.take((fact.key,)),
         path=path_of(names[0] if names else name_of(moment, fact.key)),
         cuts=names,
         reason=words.say_view(shown, format_bytes(fact.used), format_bytes(own), len(names)),
-        remedy=remedies.clone_line(names) if names else "",
-        spared=min(fact.used, own),
+        remedy=remedies.clone_line(names, arrays=fact.arrays) if names else "",
+        spared=0 if fact.arrays else min(fact.used, own),
         reclaimable=bool(names),
     )
+
+
+def _holder_of_view(fact: ViewFact, shown: str) -> str:
+    if fact.arrays:
+        return "numpy_array"
+    return "container" if "[" in shown else "tensor_attribute"

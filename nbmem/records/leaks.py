@@ -154,6 +154,8 @@ class ViewFact:
     """Bytes from the first to the last that any tensor shows, gaps counted out."""
     names: tuple[str, ...]
     """Of the tensors that show it; empty where one of them cannot be moved to a smaller one."""
+    arrays: bool = False
+    """They are numpy arrays, whose copies are no storages of torch's."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -634,10 +634,9 @@ COPIES += (
 )
 
 
-def view(*names, used=4096, size=64 * MIB):
-    return World(
-        (storage(1, *names, size=size),), facts={"views": (ViewFact(1, size, used, names),)}
-    )
+def view(*names, used=4096, size=64 * MIB, arrays=False):
+    fact = ViewFact(1, size, used, names, arrays)
+    return World((storage(1, *names, size=size),), facts={"views": (fact,)})
 
 
 VIEWS = (
@@ -651,6 +650,17 @@ VIEWS = (
         "first shows 4.00 KiB and keeps the whole 64.0 MiB that it was cut from.",
         "first = first.clone()",
         bytes=64 * MIB - 4096,
+    ),
+    Case(
+        "a row of an array over a tensor",
+        "oversized_view",
+        "numpy_array",
+        view("row", arrays=True),
+        view("row", arrays=True, used=32 * MIB),
+        "row",
+        "row shows 4.00 KiB and keeps the whole 64.0 MiB that it was cut from.",
+        "row = row.copy()",
+        bytes=64 * MIB,
     ),
     Case(
         "two small views in a list",
