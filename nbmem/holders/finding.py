@@ -6,15 +6,19 @@ import types
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from nbmem.heap.scan import find_instances
 from nbmem.holders.search import Found, search_holders
 from nbmem.holders.ties import ROOT, Tie, Ties
 from nbmem.inventory.paths import Step
-from nbmem.inventory.readers import names_in_space, type_name
+from nbmem.inventory.readers import HEAP_TYPE, names_in_space, type_name
 
 if TYPE_CHECKING:
     from collections.abc import Container, Sequence
 
+_NEAR = 8
+"""Steps above a tensor within which garbage is given its name."""
 _FIELDS = vars(BaseException)
 _traceback_of = _FIELDS["__traceback__"].__get__
 _cause_of = _FIELDS["__cause__"].__get__
@@ -114,6 +118,8 @@ def _take(ties: Ties, found: Found, cyclic: dict[int, Any], in_graphs: Container
             ties.add(held, Tie(id(holder), None, None, edge.kind, edge.text))
     for vertex, (kind, text) in found.roots.items():
         ties.add(objects[vertex], Tie(ROOT, None, None, kind, text))
+    alive = ties.reached_from(key for key, _ in ties.outgoing.get(ROOT, ()))
+    found.unreachable -= {at for at in found.unreachable if id(objects[at]) in alive}
     for vertex in _tops(found):
         ties.add(objects[vertex], Tie(ROOT, None, None, "garbage", _garbage(objects[vertex])))
     for vertex in found.loose:
@@ -131,25 +137,39 @@ def _is_known(ties: Ties, held: Any, holder: Any) -> bool:
 
 
 def _tops(found: Found) -> list[int]:
-    """Returns, for each heap of garbage, the object that is farthest from the targets."""
+    """Returns, for each heap of garbage, the object that tells best what it is."""
     above: dict[int, list[int]] = {}
     for edge in found.edges:
         above.setdefault(edge.held, []).append(edge.holder)
     tops, seen = [], set[int]()
     for start in sorted(found.unreachable):
-        if start in seen:
-            continue
-        queue, mine, last = deque((start,)), {start}, start
-        while queue:
-            last = queue.popleft()
-            for holder in above.get(last, ()):
-                if holder not in mine and holder in found.unreachable:
-                    mine.add(holder)
-                    queue.append(holder)
-        if seen.isdisjoint(mine):
-            tops.append(last)
-        seen |= mine
+        if start not in seen:
+            mine, top = _climb(start, above, found)
+            if seen.isdisjoint(mine):
+                tops.append(top)
+            seen |= mine
     return tops
+
+
+def _climb(start: int, above: dict[int, list[int]], found: Found) -> tuple[set[int], int]:
+    """Returns all garbage above an object, and the farthest instance of a class nearby."""
+    queue, depths, top = deque((start,)), {start: 0}, start
+    while queue:
+        at = queue.popleft()
+        if depths[at] <= _NEAR and (_is_instance(found.objects[at]) or top == start):
+            top = at
+        for holder in above.get(at, ()):
+            if holder not in depths and holder in found.unreachable:
+                depths[holder] = depths[at] + 1
+                queue.append(holder)
+    return set(depths), top
+
+
+def _is_instance(thing: Any) -> bool:
+    """Returns whether an object is of a class that somebody wrote, and no error or tensor."""
+    kind = type(thing)
+    plain = (BaseException, type, torch.Tensor, torch.UntypedStorage)
+    return bool(kind.__flags__ & HEAP_TYPE) and not issubclass(kind, plain)
 
 
 def _garbage(thing: Any) -> str:

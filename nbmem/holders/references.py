@@ -26,7 +26,8 @@ CHUNK = 128
 """Objects asked for their references in one call."""
 BLOCK = 1 << 18
 """References copied before they are sifted."""
-_MASK = (1 << 24) - 1
+_SPARSE = 12
+"""Places in the sieve for each object that is looked for, at least."""
 _SIGN, _RANGE = 1 << 31, 1 << 32
 
 
@@ -142,14 +143,15 @@ class References:
 
     def _read(self, also: list[Any]) -> tuple[array[int], array[int]]:
         """Returns a key for each reference to one of the objects, sorted, and its position."""
-        wanted = torch.zeros(_MASK + 1, dtype=torch.bool, device="cpu")
+        mask = (1 << (_SPARSE * len(self.objects)).bit_length()) - 1
+        wanted = torch.zeros(mask + 1, dtype=torch.bool, device="cpu")
         for items in (self.objects, also):
             if items:
-                wanted[(_tensor(bytearray(addresses_of(items))) >> 4) & _MASK] = True
+                wanted[(_tensor(bytearray(addresses_of(items))) >> 4) & mask] = True
         keys, positions = [], []
         for start, block in self._blocks():
             shifted = _tensor(block) >> 4
-            kept = wanted[shifted & _MASK].nonzero().squeeze(1)
+            kept = wanted[shifted & mask].nonzero().squeeze(1)
             keys.append(shifted[kept].to(torch.int32))
             positions.append((kept + start).to(torch.int32))
         if not keys:

@@ -234,12 +234,13 @@ class _Search:
     def _ask_frozen(self) -> None:
         """Finds what objects hold that `gc.freeze()` took out of gc's sight."""
         found = self._found
-        frozen = find_frozen(self._references[0].objects)
+        frozen = find_frozen(self._references[0].objects, found.objects)
         references = References(frozen, list(found.objects))
         self._references.append(references)
-        before = list(found.loose)
-        for at in before:
+        for at in list(found.loose):
             self._look_up_in(references, at)
+        listed = set(map(id, frozen))
+        self._listed.update(at for at, one in enumerate(found.objects) if id(one) in listed)
         self._climb()
         self._count()
 

@@ -173,13 +173,14 @@ def _kinds_of_array() -> set[int]:
 # -- frozen objects ------------------------------------------------------------------------------
 
 
-def find_frozen(listed: list[Any]) -> list[Any]:
+def find_frozen(listed: list[Any], ours: list[Any]) -> list[Any]:
     """Returns the objects in gc's permanent generation to which a module or an object leads.
 
     Args:
         listed: all objects that gc lists.
+        ours: a list that was made after that.
     """
-    seen = set(map(id, listed))
+    seen = {id(listed), id(ours), *map(id, listed)}
     level: list[Any] = list(sys.modules.values())
     for start in range(0, len(listed), CHUNK):
         level += _untold(listed[start : start + CHUNK], seen)

@@ -119,6 +119,8 @@ class WordWriter:
             return Cut(len(way.ties) - 1, "variable", self._text(way, len(way.ties)))
         if first.step is Step.ROOT and self._kind_of(first) == "traceback":
             return Cut(0, "traceback", str(first.key))
+        if first.kind == "garbage":
+            return Cut(0, "garbage", first.text)
         error = _first_of(way, BaseException, types.TracebackType)
         if error is not None:
             return Cut(error, "saved_exception", self._text(way, error + 1))
