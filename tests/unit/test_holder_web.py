@@ -151,9 +151,10 @@ def test_what_ipython_shows_is_not_needed_by_a_variable():
 
 
 def test_every_copy_of_a_shown_value_is_the_same_cut():
-    shown = ones()
-    found = cuts({}, output_cache={"Out[3]": shown, "_": shown, "_3": shown})
-    assert [("output_cache", "Out[3]")] == found
+    def shown(x):
+        return {"Out[3]": x, "_": x, "_3": x}
+
+    assert [("output_cache", "Out[3]")] == cuts({}, output_cache=shown(ones()))
 
 
 def test_a_shown_value_that_has_a_name_is_needed():
