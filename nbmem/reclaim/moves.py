@@ -9,8 +9,8 @@ the same objects: names, hooks, gradients, versions and what optimizers know the
 from __future__ import annotations
 
 import sys
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -120,39 +120,39 @@ class Load:
 class Sharing:
     """Which tensors of a scan show which storage, and who in C++ is known to hold them."""
 
-    def __init__(
-        self, scan: HeapScan, wanted: Collection[int], known: Iterable[torch.Tensor] = ()
-    ) -> None:
-        """Takes the `_cdata` of the storages that matter; holds their tensors, `known` included."""
-        self._of: dict[int, list[torch.Tensor]] = {address: [] for address in wanted}
+    def __init__(self, scan: HeapScan, known: Iterable[torch.Tensor] = ()) -> None:
+        """Takes every tensor of the scan, and `known` ones: it holds them."""
+        self._of: defaultdict[int, list[torch.Tensor]] = defaultdict(list)
         self._parts: set[int] = set()
         kept = [(id(tensor), node.kind) for node, _, tensor in scan.graph.saved()]
         self._kept = {key for key, _ in kept}
         self._saved = {key for key, kind in kept if kind != "AccumulateGrad"}
         self._held = Counter(gradient for _, gradient in scan.gradients)
+        self._bases: dict[int, torch.Tensor] = {}
+        """Of each view, by its `id`: often nobody but its views holds a base."""
         for tensor in _each_once(scan, known):
-            self._take(tensor)
-
-    def _take(self, tensor: torch.Tensor) -> None:
-        storages = read_storages(tensor)
-        if len(storages) > 1:
-            self._parts.update(storage._cdata for storage in storages)
-        elif storages and storages[0]._cdata in self._of:
-            tensors = self._of[storages[0]._cdata]
-            tensors.append(tensor)
+            storages = read_storages(tensor)
             base = _base_of(tensor)
-            if base is not None:  # often nobody but its views holds it
+            if base is not None:
+                self._bases[id(tensor)] = base
                 self._held[id(base)] += 2
-                if all(base is not other for other in tensors):
-                    tensors.append(base)
+            if len(storages) == 1:
+                self._of[storages[0]._cdata].append(tensor)
+            else:
+                self._parts.update(storage._cdata for storage in storages)
 
     def load(self, address: int, source: str, target: str, name: str) -> Load | None:
         """Returns the storage with the tensors that show it; None where none does."""
-        tensors = list({id(tensor): tensor for tensor in self._of[address]}.values())
+        tensors = {id(tensor): tensor for tensor in self._of.get(address, ())}
+        for tensor in list(tensors.values()):
+            base = self._bases.get(id(tensor))
+            # After `view.data = …` they have no memory in common.
+            if base is not None and any(s._cdata == address for s in read_storages(base)):
+                tensors[id(base)] = base
         if not tensors:
             return None
-        parts = address in self._parts
-        return Load(untyped_storage(tensors[0]), tensors, source, target, name, parts)
+        parts, shown = address in self._parts, list(tensors.values())
+        return Load(untyped_storage(shown[0]), shown, source, target, name, parts)
 
     def is_saved(self, load: Load) -> bool:
         """Returns whether a graph keeps one of the tensors for a backward pass."""

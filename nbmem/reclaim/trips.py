@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -117,7 +118,7 @@ def plan_parking(holdings: Holdings, lot: ParkingLot, names: Iterable[str]) -> T
         else:
             trip.reached.append(reached)
     berths = _berths_on_host(trip.reached, lot)
-    _load(trip, holdings, berths)
+    _load(trip, holdings, lot, berths)
     for reached in trip.reached:
         _tell_what_stays(trip, reached, lot, berths)
     _tell_who_moves_along(trip, holdings)
@@ -145,30 +146,58 @@ def _places(tensors: dict[str, torch.Tensor], lot: ParkingLot) -> dict[str, tupl
         }
 
 
-def _load(trip: Trip, holdings: Holdings, berths: dict[int, Berth]) -> None:
-    """Takes up every storage that can be moved, with all its tensors; tells why others can't."""
+def _load(trip: Trip, holdings: Holdings, lot: ParkingLot, berths: dict[int, Berth]) -> None:
+    """Takes up every storage that can be moved, with all its tensors; tells why others can't.
+
+    The gradients of tensors that move along join `berths`.
+    """
     if not berths:
         return
-    known = [t for reached in trip.reached for t in reached.tensors.values()]
+    known = [tensor for reached in trip.reached for tensor in reached.tensors.values()]
     with scan_heap(holdings.table) as scan, bare_torch():
-        sharing = Sharing(scan, berths, known)
-    ours, kept = set(map(id, known)), dict[str, None]()
+        sharing = Sharing(scan, known)
+    ours, kept, waiting = set(map(id, known)), dict[str, None](), deque(berths.items())
     with bare_torch():
-        for address, berth in berths.items():
-            load = sharing.load(address, berth.source, berth.target, berth.name)
+        while waiting:
+            address, berth = waiting.popleft()
+            load = _load_one(trip, sharing, address, berth, ours)
             if load is None:
                 continue
-            shared = berth.guarded and any(id(tensor) not in ours for tensor in load.tensors)
-            reason = _GIVEN if shared else sharing.obstacle(load)
-            if reason is not None:
-                trip.refuse(f"{berth.text} {reason}")
-                trip.blocked.add(address)
-                continue
-            trip.loads.append(load)
             if sharing.is_saved(load):
                 kept[berth.name] = None
+            for place, gradient in _berths_of_gradients(load, berth, lot).items():
+                if place not in berths:
+                    berths[place] = gradient
+                    waiting.append((place, gradient))
     for name in kept if trip.act == "park" else ():
         trip.note("graph", _KEPT.format(name))
+
+
+def _load_one(
+    trip: Trip, sharing: Sharing, address: int, berth: Berth, ours: Container[int]
+) -> Load | None:
+    load = sharing.load(address, berth.source, berth.target, berth.name)
+    if load is None:
+        return None
+    shared = berth.guarded and any(id(tensor) not in ours for tensor in load.tensors)
+    reason = _GIVEN if shared else sharing.obstacle(load)
+    if reason is None:
+        trip.loads.append(load)
+        return load
+    trip.refuse(f"{berth.text} {reason}")
+    trip.blocked.add(address)
+    return None
+
+
+def _berths_of_gradients(load: Load, berth: Berth, lot: ParkingLot) -> dict[int, Berth]:
+    along = berth._replace(text=f"{berth.text}.grad", guarded=False)
+    return {
+        storage._cdata: along
+        for gradient in map(gradient_of, load.tensors)
+        if gradient is not None
+        for storage in read_storages(gradient)
+        if lot.carrier.device_of(storage) == berth.source
+    }
 
 
 _KEPT = "a graph keeps {} for a backward pass, which fails until it is unparked"
@@ -270,7 +299,9 @@ def plan_return(holdings: Holdings, lot: ParkingLot, names: Iterable[str]) -> Tr
     living = [tensor for entry in entries for tensor in entry.living()]
     trip.reached.append(Reached("", {str(n): tensor for n, tensor in enumerate(living)}))
     homes = [_home_of(entry, lot) for entry in chosen]
-    _load(trip, holdings, {address: berth for home in homes for address, berth in home.items()})
+    berths = [pair for home in homes for pair in home.items()]
+    # Of two ways back that of the tensor whose memory it was counts.
+    _load(trip, holdings, lot, dict(sorted(berths, key=lambda pair: not pair[1].guarded)))
     pairs = zip(chosen, homes, strict=True)
     trip.entries = [entry for entry, home in pairs if trip.blocked.isdisjoint(home)]
     _tell_who_moves_along(trip, holdings)
@@ -278,18 +309,12 @@ def plan_return(holdings: Holdings, lot: ParkingLot, names: Iterable[str]) -> Tr
 
 
 def _home_of(entry: Parked, lot: ParkingLot) -> dict[int, Berth]:
-    """Returns where what became of a parked storage goes, by address: its gradients come along."""
+    """Returns where what became of a parked storage goes, by address."""
     home: dict[int, Berth] = {}
     with bare_torch():
         for storage in lot.storages_of(entry):
             guarded = storage is not entry.storage()
             home[storage._cdata] = Berth(entry.name, entry.name, HOST, entry.device, guarded)
-        for tensor in entry.living():
-            gradient = gradient_of(tensor)
-            for storage in read_storages(gradient) if gradient is not None else ():
-                if lot.carrier.device_of(storage) == HOST:
-                    berth = Berth(entry.name, entry.name, HOST, entry.device)
-                    home.setdefault(storage._cdata, berth)
     return home
 
 

@@ -416,6 +416,34 @@ def test_many_that_share_are_told_by_their_number(yard):
     assert "3 more share memory with them and move along" == sentences[-1]
 
 
+def test_a_view_that_was_given_other_memory_does_not_drag_its_base_along(yard):
+    base = torch.arange(6.0)
+    view = base[2:]
+    view.data = torch.arange(8.0)
+    yard.have(base=base, view=view)
+    assert () == yard.park("view").refused
+    assert ("cuda:0", "cpu") == (yard.where(base), yard.where(view))
+    assert () == yard.park("base").refused
+    assert [list(map(float, range(6))), list(map(float, range(8)))] == [
+        base.tolist(),
+        view.tolist(),
+    ]
+
+
+def test_the_gradient_of_a_weight_that_moves_along_moves_too(yard):
+    x = torch.arange(6.0)
+    weight = nn.Parameter(x[2:])
+    yard.have(x=x, weight=weight)
+    weight.sum().backward()
+    yard.carrier.place(weight.grad)
+    yard.park("x")
+    assert ("cpu", "cpu") == (yard.where(weight), yard.where(weight.grad))
+    late = nn.Parameter(x[1:])
+    late.sum().backward()
+    yard.unpark()
+    assert ["cuda:0"] * 4 == [yard.where(t) for t in (weight, weight.grad, late, late.grad)]
+
+
 def test_a_view_made_while_parked_comes_along(yard):
     x = torch.arange(6.0)
     yard.have(x=x)
