@@ -154,7 +154,8 @@ def test_every_copy_of_a_shown_value_is_the_same_cut():
     def shown(x):
         return {"Out[3]": x, "_": x, "_3": x}
 
-    assert [("output_cache", "Out[3]")] == cuts({}, output_cache=shown(ones()))
+    found = cuts({}, output_cache=shown(ones()))
+    assert [("output_cache", "Out[3]")] == found
 
 
 def test_a_shown_value_that_has_a_name_is_needed():
