@@ -9,7 +9,7 @@ from nbmem.render.html_parts import escape, tag
 from nbmem.render.html_tables import table_html
 from nbmem.render.listing import Detail, details_table, details_text, wrapped
 from nbmem.render.names import clean
-from nbmem.render.reclaim_words import span
+from nbmem.render.reclaim_words import said, span
 from nbmem.render.tables import Column, Table, sizes
 from nbmem.render.text_tables import table_text
 from nbmem.units import Units, format_bytes
@@ -70,8 +70,7 @@ def _headline(report: ReclaimReport, units: Units, plan: bool) -> str:
 
 
 def _lines(report: ReclaimReport, plan: bool) -> tuple[Detail, ...]:
-    moved = report.planned if plan else report.dropped
-    told = [Detail(clean(text), "moves" if plan else "moved") for text in moved]
-    told += [Detail(clean(text), "refused") for text in report.refused]
-    told += [Detail(clean(text), "held") for text in report.still_held]
-    return (*told, *(Detail(clean(note.sentence), "note") for note in report.notes))
+    told = said("moves", report.planned) if plan else said("moved", report.dropped)
+    told += said("refused", report.refused)
+    told += said("held", report.still_held)
+    return (*told, *said("note", (note.sentence for note in report.notes)))

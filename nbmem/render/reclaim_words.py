@@ -28,14 +28,14 @@ def lines_of(report: ReclaimReport, units: Units, *, plan: bool = False) -> tupl
     """Returns what an act or a plan drops, costs and refuses, and what still holds the rest."""
     told = []
     if plan:
-        told += _said("would", report.planned)
-        told += _said("costs", report.costs)
+        told += said("would", report.planned)
+        told += said("costs", report.costs)
     elif report.act == "reclaim":
-        told += _said("done", report.dropped)
-        told += _said("planned", _difference(report, units))
-    told += _said("refused" if plan or report.act == "reclaim" else "", report.refused)
-    told += _said("" if report.act != "reclaim" else "held", report.still_held)
-    return (*told, *_said("", (note.sentence for note in report.notes)))
+        told += said("done", report.dropped)
+        told += said("planned", _difference(report, units))
+    told += said("refused" if plan or report.act == "reclaim" else "", report.refused)
+    told += said("" if report.act != "reclaim" else "held", report.still_held)
+    return (*told, *said("", (note.sentence for note in report.notes)))
 
 
 def left_lines(left: LeakReport, units: Units) -> tuple[str, tuple[Detail, ...]]:
@@ -59,7 +59,7 @@ def _what(leak: Leak, units: Units) -> str:
     return f"{format_bytes(leak.bytes, units)} of {where_of(leak)}{cost}"
 
 
-def _said(word: str, texts: Iterable[str]) -> list[Detail]:
+def said(word: str, texts: Iterable[str]) -> list[Detail]:
     """Returns sentences under one word, which stands before the first."""
     listed = [clean(text) for text in texts if text]
     if len(listed) > _MOST:
