@@ -21,7 +21,7 @@ import torch
 from nbmem.heap import StorageTable
 from nbmem.heap.graphs import HOOKS
 from nbmem.inventory.callables import held_by_function, held_by_method
-from nbmem.inventory.natives import held_by_native
+from nbmem.inventory.natives import held_by_native, may_hold
 from nbmem.inventory.paths import prints_itself
 from nbmem.inventory.readers import Kind, Reader, names_in_space, read_type
 from nbmem.records import Inventory, StorageRecord
@@ -269,13 +269,15 @@ def _holds(value: Any, kind: int) -> bool:
         return bool(dict.__len__(value)) and gc.is_tracked(value)
     if kind == _TENSOR:
         return len(gc.get_referents(value)) > 1
+    if kind == _NATIVE:
+        return may_hold(value)
     if kind == _TUPLE:
         return gc.is_tracked(value)
     return kind != _NODE and (kind != _SET or bool(gc.get_referents(value)))
 
 
-_DICT, _TENSOR, _SET, _TUPLE, _NODE = map(
-    int, (Kind.DICT, Kind.TENSOR, Kind.SET, Kind.TUPLE, Kind.NODE)
+_DICT, _TENSOR, _SET, _TUPLE, _NODE, _NATIVE = map(
+    int, (Kind.DICT, Kind.TENSOR, Kind.SET, Kind.TUPLE, Kind.NODE, Kind.NATIVE)
 )
 
 

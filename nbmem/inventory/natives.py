@@ -310,6 +310,16 @@ def hold_of(cls: type) -> tuple[Hold | None, bool]:
     return None, False
 
 
+def may_hold(value: Any) -> bool:
+    """Returns whether there can be anything in it: most weak references have no callback."""
+    kind = type(value)
+    if kind is weakref.ref:
+        return value.__callback__ is not None
+    if kind is types.BuiltinFunctionType:
+        return value.__self__ is not None and type(value.__self__) is not types.ModuleType
+    return True
+
+
 def held_by_native(value: Any, reader: Reader) -> Held:
     """Returns all that an object holds: what its C type keeps, its slots and its attributes."""
     held: Held = list(reader.hold(value))

@@ -85,6 +85,9 @@ class Reader:
     """The sentence that tells what instances keep out of Python's sight, if anything."""
     hold: Any = None
     """Returns what an object of Python's own C code holds: one of `natives`."""
+    apart: bool = False
+    """It is only walked into as a root: all that waits leads to the event loop, which leads to
+    all that waits."""
 
 
 class _Probe(NamedTuple):
@@ -164,7 +167,8 @@ def read_type(cls: type) -> Reader:
     if not (_flags_of(cls) & HEAP_TYPE or cls is types.SimpleNamespace):
         return Reader(cls, Kind.SKIP)
     dict_of, slots = _real_dict(cls), _real_slots(cls)
-    return Reader(cls, Kind.INSTANCE if dict_of or slots else Kind.SKIP, None, dict_of, slots)
+    kind = Kind.INSTANCE if dict_of or slots else Kind.SKIP
+    return Reader(cls, kind, None, dict_of, slots, apart=_is_event_loop(cls))
 
 
 def _container(cls: type, kind: Kind, iterate: Any) -> Reader:
@@ -218,6 +222,11 @@ def _is_field(cls: type, name: Any, position: int) -> bool:
         if getter is not None:
             return type(getter) is _FIELD_GETTER and getter.__reduce__()[1][0] == position
     return False
+
+
+def _is_event_loop(cls: type) -> bool:
+    asyncio = sys.modules.get("asyncio.events")
+    return asyncio is not None and issubclass(cls, asyncio.AbstractEventLoop)
 
 
 def _is_of_python(cls: type) -> bool:

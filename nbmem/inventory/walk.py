@@ -20,6 +20,7 @@ from typing import Any
 import torch
 
 from nbmem.inventory.aliases import parts_of_models
+from nbmem.inventory.natives import may_hold
 from nbmem.inventory.paths import NAMELESS, Step, prints_itself
 from nbmem.inventory.readers import Kind, Reader, names_in_space, read_type, type_name
 from nbmem.inventory.trail import NOWHERE, OPTIMIZER, Trail
@@ -186,7 +187,13 @@ class NameWalk:
         elif kind is Kind.DICT or reader.cls is tuple:
             if not gc.is_tracked(child) or not gc.get_referents(child):
                 return  # Python knows that only plain values are inside
-        elif kind is Kind.SPACE and names_in_space(child) is None:
+        elif kind is Kind.SPACE:
+            if names_in_space(child) is None:
+                return
+        elif kind is Kind.NATIVE:
+            if not may_hold(child):
+                return
+        elif reader.apart and node != NAMELESS:
             return
         within = OPTIMIZER if kind is Kind.OPTIMIZER else NOWHERE
         entered = self.trail.enter(child, node, step, key, within, kind is Kind.TENSOR)

@@ -711,3 +711,26 @@ def test_an_inventory_asked_again_sees_the_change(change):
     assert sorted(map(repr, anew.storages)) == sorted(map(repr, told))
     assert sorted(map(repr, before)) != sorted(map(repr, told))
     assert keep is not None
+
+
+def test_the_event_loop_is_no_way_from_one_task_to_another():
+    async def run(future):
+        other = asyncio.create_task(work(future))
+        await asyncio.sleep(0)
+        task = asyncio.create_task(asyncio.sleep(60))
+        await asyncio.sleep(0)
+        names = walked({"task": task})
+        task.cancel()
+        return names, other
+
+    assert {} == in_a_loop(run)[0]
+
+
+def test_many_weak_references_and_functions_of_c_are_no_containers():
+    owner = nn.Identity()
+    held = {"refs": [weakref.ref(owner) for _ in range(5)], "functions": [len, print, [].append]}
+    with bare_torch():
+        trail = NameWalk().run(held, {})
+    nodes = len(trail.nodes)
+    trail.clear()
+    assert 4 == nodes  # both lists, the bound function and the list that it is bound to
