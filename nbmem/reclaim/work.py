@@ -1,0 +1,101 @@
+"""What acts are going to touch, gathered while a web is open and let go of after the act."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from nbmem.reclaim.cycles import cut_cycle
+from nbmem.reclaim.detaching import Target, detach_graphs
+from nbmem.reclaim.names import drop_output, drop_throwaway, drop_variable
+from nbmem.reclaim.outcome import Outcome, list_of
+from nbmem.reclaim.tracebacks import release_error
+from nbmem.reclaim.training import drop_gradients, drop_state
+from nbmem.reclaim.views import shrink_views
+
+if TYPE_CHECKING:
+    import torch
+    from IPython.core.interactiveshell import InteractiveShell
+
+Act = Callable[[], Outcome]
+
+
+@dataclass(slots=True, eq=False)
+class Work:
+    """Live objects by what is to be done with them. Holds them strongly until `clear`."""
+
+    errors: list[Any] = field(default_factory=list)
+    """Errors, tracebacks, frames."""
+    outputs: dict[str, Any] = field(default_factory=dict)
+    """Shown values by the expression that reads each."""
+    throwaways: dict[str, None] = field(default_factory=dict)
+    variables: dict[str, None] = field(default_factory=dict)
+    graphs: list[Target] = field(default_factory=list)
+    views: list[Target] = field(default_factory=list)
+    gradients: list[torch.Tensor] = field(default_factory=list)
+    """Whose gradients go."""
+    states: list[tuple[Any, list[torch.Tensor]]] = field(default_factory=list)
+    """Optimizers and the parameters that left."""
+    acts: dict[tuple[str, int], Act] = field(default_factory=dict)
+    """Single acts by their name and the `id` of what they are about: each is done once."""
+    cyclic: dict[int, torch.Tensor] = field(default_factory=dict)
+    """By `id`: tensors in cycles through C++, to which no name leads."""
+    collect: bool = False
+    unfreeze: bool = False
+
+    def clear(self) -> None:
+        """Lets go of everything."""
+        for table in (self.errors, self.graphs, self.views, self.gradients, self.states):
+            table.clear()
+        for names in (self.outputs, self.throwaways, self.variables, self.acts, self.cyclic):
+            names.clear()
+
+    def run(self, shell: InteractiveShell | None) -> Outcome:
+        """Does everything, lets go of it, and returns what was done and what was refused."""
+        outcome = Outcome()
+        try:
+            self._release(shell, outcome)
+            self._reduce(outcome)
+        finally:
+            self.clear()
+        self._collect(outcome)
+        return outcome
+
+    def _release(self, shell: InteractiveShell | None, outcome: Outcome) -> None:
+        if self.errors:
+            outcome.add(release_error(*self.errors))
+        if self.outputs and shell is not None:
+            drop_output(shell, self.outputs.values())
+            outcome.done.append(f"drop {list_of(self.outputs)}")
+        for name in self.throwaways:
+            drop_throwaway(shell, name)
+            outcome.done.append(f"let go of {name}")
+        for name in self.variables:
+            drop_variable(shell, name)
+            outcome.done.append(f"del {name}")
+        for act in self.acts.values():
+            outcome.add(act())
+
+    def _reduce(self, outcome: Outcome) -> None:
+        for optimizer, parameters in self.states:
+            outcome.add(drop_state(optimizer, parameters, groups=True))
+        if self.gradients:
+            outcome.add(drop_gradients(self.gradients))
+        if self.graphs:
+            outcome.add(detach_graphs(self.graphs))
+        if self.cyclic:
+            outcome.add(cut_cycle(list(self.cyclic.values())))
+        views = list(self.views)
+        self.clear()  # what is held here would count as someone who shows the storage
+        if views:
+            outcome.add(shrink_views(views))
+
+    def _collect(self, outcome: Outcome) -> None:
+        if self.unfreeze:
+            gc.unfreeze()
+            outcome.done.append("gc.unfreeze()")
+        if self.collect:
+            gc.collect()
+            outcome.done.append("gc.collect()")
