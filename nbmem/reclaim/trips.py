@@ -23,10 +23,11 @@ _NO_ACCELERATOR = (
     "there is no accelerator here, and parking moves what is on one: `%gpumem tensors` tells what "
     "takes the CPU's memory, and `del` gives it back"
 )
-_CUDA_GRAPH = (
+_CAPTURED = (
     "a captured CUDA graph is alive and replays at the addresses that memory has now: drop it "
     "(`del graph`) before you park"
 )
+_GRAPHS = ((torch.cuda, "CUDAGraph"), (torch.xpu, "XPUGraph"), (torch.accelerator, "Graph"))
 _SHOWN = 5
 """Names that are told one by one."""
 
@@ -270,9 +271,8 @@ def _tell_who_moves_along(trip: Trip, holdings: Holdings) -> None:
 def _check_the_way(trip: Trip, lot: ParkingLot) -> None:
     if not trip.loads:
         return
-    on_cuda = any(load.source.startswith("cuda") for load in trip.loads)
-    if on_cuda and find_instances([torch.cuda.CUDAGraph]):
-        trip.call_off(_CUDA_GRAPH)
+    if find_instances(_graph_types()):
+        trip.call_off(_CAPTURED)
         return
     # torch takes pinned memory in powers of two.
     needed = sum(1 << max(load.bytes - 1, 0).bit_length() for load in trip.loads)
@@ -282,6 +282,17 @@ def _check_the_way(trip: Trip, lot: ParkingLot) -> None:
             f"pinning takes {format_bytes(needed)} of main memory, of which {format_bytes(room)} "
             "can be had: nothing was moved; park less at a time"
         )
+
+
+def _graph_types() -> list[type]:
+    """Returns the types of captured graphs, with those derived from them."""
+    stack: list[type] = [kind for owner, name in _GRAPHS if (kind := getattr(owner, name, None))]
+    found: dict[int, type] = {}
+    while stack:
+        kind = stack.pop()
+        found[id(kind)] = kind
+        stack.extend(type.__subclasses__(kind))
+    return list(found.values())
 
 
 # -- and back --------------------------------------------------------------------------------------
