@@ -219,4 +219,4 @@ def row(panel: Locator, label: str, text: str) -> Locator:
     return rows(table(panel, label)).filter(has_text=text)
 
 
-__all__ = ["LONG", "Notebook", "expect", "row", "rows", "table"]
+__all__ = ["LONG", "RUN", "Notebook", "expect", "row", "rows", "table"]
