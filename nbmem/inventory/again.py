@@ -151,7 +151,7 @@ class NameMark:
         self._marks: list[Any] = []
 
     def take(self, *roots: Mapping[str, object]) -> int | None:
-        """Returns the mark; None where there are too many containers."""
+        """Returns the mark; None where there are too many containers, or one breaks the look."""
         level: list[Any] = []
         for names in roots:
             self._marks.append(_mark_keys(list(names)))
@@ -161,10 +161,13 @@ class NameMark:
             if len(self._looked_at) > MOST:
                 return None
             level = []
-            for value in containers:
-                before = len(level)
-                self._marks.append(self._open(value, level))
-                self._marks.append(len(level) - before)
+            try:
+                for value in containers:
+                    before = len(level)
+                    self._marks.append(self._open(value, level))
+                    self._marks.append(len(level) - before)
+            except Exception:  # another thread may change what is being looked into
+                return None
         return hash(tuple(self._marks))
 
     def _mark(self, level: list[Any]) -> list[Any]:

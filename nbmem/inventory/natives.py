@@ -57,7 +57,17 @@ def held_by_exception(error: BaseException) -> Held:
     for base in _mro_of(type(error)):
         if not _flags_of(base) & _HEAP_TYPE:  # one of Python's own: `AttributeError.obj`
             members = list(_namespace_of(base).items())
-            held += ((Step.ATTRIBUTE, n, m.__get__(error)) for n, m in members if _is_member(n, m))
+            held += _slots_of(error, [(n, m) for n, m in members if _is_member(n, m)])
+    return held
+
+
+def _slots_of(thing: Any, slots: Iterable[tuple[str, Any]]) -> Held:
+    held = Held()
+    for name, slot in slots:
+        try:
+            held.append((Step.ATTRIBUTE, name, slot.__get__(thing)))
+        except AttributeError:  # declared and never set
+            continue
     return held
 
 
@@ -322,12 +332,7 @@ def may_hold(value: Any) -> bool:
 
 def held_by_native(value: Any, reader: Reader) -> Held:
     """Returns all that an object holds: what its C type keeps, its slots and its attributes."""
-    held: Held = list(reader.hold(value))
-    for name, slot in reader.slots:
-        try:
-            held.append((Step.ATTRIBUTE, name, slot.__get__(value)))
-        except AttributeError:  # declared and never set
-            continue
+    held: Held = [*reader.hold(value), *_slots_of(value, reader.slots)]
     if reader.dict_of is None or not _has_attributes(value):
         return held
     attributes = reader.dict_of.__get__(value)

@@ -734,3 +734,16 @@ def test_many_weak_references_and_functions_of_c_are_no_containers():
     nodes = len(trail.nodes)
     trail.clear()
     assert 4 == nodes  # both lists, the bound function and the list that it is bound to
+
+
+def test_what_breaks_the_mark_is_listed_and_not_remembered(monkeypatch):
+    from nbmem.inventory import again
+
+    def refuse(*_):
+        raise RuntimeError
+
+    monkeypatch.setattr(again, "held_by_native", refuse)
+    names, table = {"e": ValueError(torch.ones(3))}, StorageTable()
+    first = take_inventory(table, names, budget=60, now=0.0)
+    assert [("e.args[0]",)] == [r.names for r in first.storages if r.names]
+    assert first.storages is not take_inventory(table, names, budget=60, now=0.0).storages
