@@ -148,8 +148,6 @@ def _targets(session: Session, words: list[str]) -> list[Leak | str] | None:
     if numbers and known is None:
         RECLAIM.error("no leaks were listed yet, run %gpumem leaks for their numbers")
     found = {n: _by_number(known, n) for n in numbers if known is not None}
-    if found:
-        _check_unchanged(session.find_leaks(), found)
     return [found[int(w)] if w.isdecimal() and len(w) < 9 else w for w in words] or None
 
 
@@ -159,11 +157,3 @@ def _by_number(report: LeakReport, number: int) -> Leak:
         listed = f"leaks 1 to {count}" if count > 1 else "leak 1 only" if count else "no leaks"
         RECLAIM.error(f"the last table had {listed}, not {number}")
     return report.leaks[number - 1]
-
-
-def _check_unchanged(now: LeakReport, found: dict[int, Leak]) -> None:
-    """Refuses numbers of leaks that are others by now."""
-    alive = {(leak.kind, leak.cuts, leak.storages) for leak in now.leaks}
-    for number, leak in found.items():
-        if (leak.kind, leak.cuts, leak.storages) not in alive:
-            RECLAIM.error(f"leak {number} changed since it was listed, run %gpumem leaks again")

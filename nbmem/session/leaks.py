@@ -6,6 +6,7 @@ origins, runs, last cell ──────────────────�
 
 from __future__ import annotations
 
+import threading
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
@@ -15,7 +16,8 @@ from nbmem.holders.roots import find_roots
 from nbmem.holders.web import open_web
 from nbmem.inventory import find_places
 from nbmem.leaks import judge_leaks
-from nbmem.records import Leak
+from nbmem.reclaim.leaks import Finder, plan_reclaim, reclaim_leaks
+from nbmem.records import Leak, ReclaimReport
 from nbmem.session import roots
 from nbmem.session.allocated_at import cells_by_file
 
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
     from nbmem.holders.web import Web
-    from nbmem.records import Holders, Inventory, LeakReport, Note, ReclaimReport
+    from nbmem.records import Holders, Inventory, LeakReport, Note
     from nbmem.session.core import Session
 
 _BELOW = (".", "[", " → ", " (")
@@ -41,10 +43,22 @@ class LeakFinder:
 
     def find(self) -> LeakReport:
         """Returns what is alive beyond need, largest first."""
+        web, report = self.look()
+        with web:
+            return report
+
+    def look(self) -> tuple[Web, LeakReport]:
+        """Returns the web, which whoever asks closes, and the leaks in it."""
+        inventory = self._session.take_inventory()
+        web = self.open_web()
+        try:
+            return web, self._judge(inventory, self._noted(web.holders))
+        except BaseException:
+            web.__exit__(None, None, None)
+            raise
+
+    def _judge(self, inventory: Inventory, holders: Holders) -> LeakReport:
         session = self._session
-        inventory = session.take_inventory()
-        with self.open_web() as web:
-            holders = self._noted(web.holders)
         return judge_leaks(
             inventory,
             holders,
@@ -58,7 +72,7 @@ class LeakFinder:
 
     def holders(self, keys: Sequence[int]) -> Holders:
         """Returns why these storages are alive."""
-        with self.open_web(keys) as web:
+        with self.open_web(frozenset(keys)) as web:
             return only(self._noted(web.holders), keys)
 
     def _noted(self, holders: Holders) -> Holders:
@@ -66,11 +80,16 @@ class LeakFinder:
 
     def plan(self, targets: object, *, everything: bool) -> ReclaimReport:
         """Returns what `reclaim` would do."""
-        raise NotImplementedError(as_targets(targets), everything)
+        asked, finder = as_targets(targets), Finder(self.look, self.holders)
+        return plan_reclaim(self._session.holdings(), finder, asked, everything=everything)
 
     def reclaim(self, targets: object, *, everything: bool) -> ReclaimReport:
-        """Frees leaks; returns the proof."""
-        raise NotImplementedError(as_targets(targets), everything)
+        """Frees leaks; returns the proof. Refuses on another thread while a cell runs."""
+        asked, finder = as_targets(targets), Finder(self.look, self.holders)
+        cell = self._session.watcher.running
+        if cell is not None and threading.current_thread() is not threading.main_thread():
+            return _not_now(cell)
+        return reclaim_leaks(self._session.holdings(), finder, asked, everything=everything)
 
     def open_web(self, asked: Collection[int] = ()) -> Web:
         """Returns the web of what keeps storages alive, to be used as a context manager."""
@@ -112,6 +131,12 @@ def only(holders: Holders, keys: Collection[int]) -> Holders:
     """Returns what is said of these storages alone."""
     asked = frozenset(keys)
     return replace(holders, held=tuple(each for each in holders.held if each.key in asked))
+
+
+def _not_now(cell: str) -> ReclaimReport:
+    """Returns that nothing was done: the cell may be about to use what would go."""
+    refused = f"{cell} runs on the main thread: reclaim once more when it has ended"
+    return ReclaimReport("reclaim", (), (), (refused,), None, None, "nothing")
 
 
 # What may be asked for.
@@ -157,7 +182,8 @@ def find_keys(session: Session, name: str) -> tuple[tuple[int, ...], Inventory]:
     if not keys:
         begun = tuple(f"{name}{mark}" for mark in _BELOW)
         keys = [s.key for s in inventory.storages if any(n.startswith(begun) for n in s.names)]
-    found = tuple(s.key for s in inventory.storages if s.key in set(keys))
+    wanted = frozenset(keys)
+    found = tuple(s.key for s in inventory.storages if s.key in wanted)
     if not found:
         raise NameNotFoundError(_why_none(session, name))
     return found, inventory
