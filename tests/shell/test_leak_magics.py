@@ -265,7 +265,7 @@ def test_reclaim_by_function_keeps_the_numbers_of_a_list_of_losses(notebook):
     notebook.run(
         "losses = [(w * n).exp().sum() for n in range(4)]; told = [x.item() for x in losses]"
     )
-    plan = nbmem.reclaim_memory(dry_run=True)
+    plan = nbmem.reclaim_memory("losses[*]", dry_run=True)
     done = nbmem.reclaim_memory("losses[*]")
     assert notebook.names["told"] == [x.item() for x in notebook.names["losses"]]
     assert [None] * 4 == [x.grad_fn for x in notebook.names["losses"]]
