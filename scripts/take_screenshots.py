@@ -1,4 +1,4 @@
-"""Takes docs/images/*.png from examples/quickstart.ipynb in a real JupyterLab."""
+"""Takes docs/images/*.png in a real JupyterLab: examples/quickstart.ipynb, and cells that leak."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import nbformat
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Locator, Page, sync_playwright
 
 ROOT = Path(__file__).resolve().parent.parent
 IMAGES = ROOT / "docs" / "images"
@@ -25,12 +25,30 @@ from conftest import (  # noqa: E402
     lab_environment,
     wait_for_server,
 )
-from lab_page import LONG, Notebook, expect  # noqa: E402
+from lab_page import LONG, Notebook, expect, row  # noqa: E402
 
 SIZE = {"width": 1000, "height": 2400}
 SIDE, ABOVE, WIDEST = 10, 3, 724
 SIDEBAR = 350
 THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
+
+LEAKING = (
+    "import torch\n%load_ext nbmem",
+    "%gpumem panel",
+    """%%gpumem
+model = torch.nn.Sequential(torch.nn.Linear(1024, 4096), torch.nn.ReLU(), torch.nn.Linear(4096, 16))
+def train(size):
+    acts = model[:2](torch.randn(size, 1024))
+    return model[2](acts) @ torch.ones(17)
+train(4096)""",
+    "%%gpumem\ntorch.randn(1024, 12 * 1024)",
+    """%%gpumem
+losses = []
+for _ in range(20):
+    losses.append(model(torch.randn(256, 1024)).square().mean())""",
+    "import gc\ngc.collect()\nsum(float(loss) for loss in losses)",
+)
+"""Cells that leave what most people meet: an error, a shown tensor, a list of losses."""
 
 THEME = """(theme) => {
   window.jupyterapp.commands.execute('apputils:change-theme', {theme});
@@ -51,30 +69,63 @@ DRAWN = """async () => {
 
 
 def main() -> None:
-    """Runs the notebook once and leaves light and dark pictures of the report and the panel."""
+    """Runs the notebooks once and leaves light and dark pictures of the report and the panel."""
     IMAGES.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as home, _lab(Path(home)) as (url, root), _page() as page:
         path = root / "quickstart.ipynb"
         shutil.copy(ROOT / "examples" / path.name, path)
-        notebook = Notebook(page, url, path)
-        page.set_viewport_size(SIZE)
-        notebook.open()
-        page.evaluate(
-            "() => { window.jupyterapp.commands.execute('application:toggle-left-area');"
-            " return 0; }"
-        )
-        cells = _code(path)
-        notebook.run(*cells.values())
-        panel = cells["%gpumem panel"]
-        expect(notebook.panel(panel).locator(".nbmem-chart .bk-Canvas").first).to_be_visible()
-        for theme, name in THEMES.items():
-            _change_theme(notebook, name, theme == "light")
-            _take(notebook, cells["%%gpumem train, keeping every loss"], f"report-{theme}")
-            notebook.panel(panel).evaluate(WIDTH, WIDEST - 4)
-            notebook.wait_for_charts(f"chart.width > {SIDEBAR} && chart.width < {WIDEST}")
-            _take(notebook, panel, f"panel-{theme}")
-            _take_narrow(notebook, panel, f"panel-narrow-{theme}")
-        notebook.shut_down()
+        _take_quickstart(_opened(page, url, path), _code(path))
+        notebook = Notebook(page, url, root / "leaks.ipynb")
+        notebook.write(LEAKING)
+        _take_leaks(_opened(page, url, notebook.path))
+
+
+def _opened(page: Page, url: str, path: Path) -> Notebook:
+    notebook = Notebook(page, url, path)
+    page.set_viewport_size(SIZE)
+    notebook.open()
+    page.evaluate(
+        "() => { const lab = window.jupyterapp;"
+        " if (!lab.shell.leftCollapsed) lab.commands.execute('application:toggle-left-area');"
+        " return 0; }"
+    )
+    return notebook
+
+
+def _take_quickstart(notebook: Notebook, cells: dict[str, int]) -> None:
+    notebook.run(*cells.values())
+    panel = cells["%gpumem panel"]
+    expect(notebook.panel(panel).locator(".nbmem-chart .bk-Canvas").first).to_be_visible()
+    for theme, name in THEMES.items():
+        _change_theme(notebook, name, theme == "light")
+        _take(notebook, cells["%%gpumem train, keeping every loss"], f"report-{theme}")
+        notebook.panel(panel).evaluate(WIDTH, WIDEST - 4)
+        notebook.wait_for_charts(f"chart.width > {SIDEBAR} && chart.width < {WIDEST}")
+        _take(notebook, panel, f"panel-{theme}")
+        _take_narrow(notebook, panel, f"panel-narrow-{theme}")
+    notebook.close()
+
+
+def _take_leaks(notebook: Notebook) -> None:
+    """Saves the Leaks section: the traceback's row chosen, and the plan for it."""
+    notebook.run(*range(len(LEAKING)))
+    panel = notebook.panel(1)
+    panel.get_by_role("button", name="Leaks", exact=True).click()
+    row(panel, "Leaks", "traceback of").click()
+    section = panel.locator(".nbmem-section").filter(
+        has=notebook.page.get_by_role("grid", name="Leaks")
+    )
+    panel.evaluate(WIDTH, WIDEST - 4)
+    for theme, name in THEMES.items():
+        _change_theme(notebook, name, theme == "light")
+        _take_part(notebook, section, f"leaks-{theme}")
+    panel.evaluate(WIDTH, SIDEBAR)
+    panel.get_by_role("button", name="Free ").first.click()
+    expect(panel.get_by_role("button", name="Free nothing")).to_be_visible()
+    for theme, name in THEMES.items():
+        _change_theme(notebook, name, theme == "light")
+        _take_part(notebook, section, f"leaks-plan-{theme}")
+    notebook.close()
 
 
 @contextmanager
@@ -136,11 +187,14 @@ def _take_narrow(notebook: Notebook, cell: int, name: str) -> None:
 
 def _take(notebook: Notebook, cell: int, name: str, widest: int = WIDEST) -> None:
     """Saves what a cell shows as a picture, as wide as a report or a panel may be."""
-    output = notebook.output(cell).locator(".jp-OutputArea-output").first
-    output.scroll_into_view_if_needed()
+    _take_part(notebook, notebook.output(cell).locator(".jp-OutputArea-output").first, name, widest)
+
+
+def _take_part(notebook: Notebook, part: Locator, name: str, widest: int = WIDEST) -> None:
+    part.scroll_into_view_if_needed()
     notebook.page.mouse.move(0, 0)
     notebook.page.evaluate(DRAWN)
-    box = output.bounding_box()
+    box = part.bounding_box()
     clip = {
         "x": box["x"] - SIDE,
         "y": box["y"] - ABOVE,

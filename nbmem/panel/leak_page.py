@@ -131,7 +131,7 @@ class LeakPage:
 
     def say(self, text: str) -> None:
         """Puts one line under the buttons."""
-        self._line.value = line_html(text)
+        self._line.value = line_html(text, lines=1)
 
     @contextmanager
     def telling(self, what: str) -> Iterator[None]:

@@ -139,6 +139,7 @@ class Panel:
         if getattr(self._session, "closed", False):
             self.close(words.NOT_LOADED)
             return
+        self._say_running()  # at once: drawing may come a second later
         for turn in (self._acts.turn, self._page.turn):
             turn.cell_ended()
         self._held.grow_old()
@@ -146,10 +147,10 @@ class Panel:
         self._rescan.ask()
 
     def _say_running(self) -> None:
-        """Costs as good as nothing: it happens with every cell."""
+        """Costs as good as nothing: it happens twice with every cell."""
         cell = self._acts.turn.cell
-        for section in (self._alive, self._leaks) if cell else ():
-            section.tell_later(f"{cell} is running: acts wait for its end")
+        for section in (self._alive, self._leaks):
+            section.tell_later(f"{cell} is running: acts wait for its end" if cell else "")
 
     def _view_made(self) -> None:
         self._rescue.layout.display = HIDDEN

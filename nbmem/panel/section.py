@@ -81,7 +81,7 @@ class Section:
         self._aside.value = aside_html(self._title, aside)
 
     def tell_later(self, words: str) -> None:
-        """Has the words beside the title give way to these after a second."""
+        """Has the words beside the title give way to these after a second; empty: no more."""
         self._aside.value = aside_html(self._title, self._beside, words)
 
     def turn(self) -> None:

@@ -139,9 +139,9 @@ def list_html(head: str, sentences: Sequence[str]) -> str:
     return f'{head}<ul style="margin:2px 0 6px;padding-left:18px;">{items}</ul>'
 
 
-def line_html(text: str) -> str:
+def line_html(text: str, lines: int = 2) -> str:
     """Returns the answer line as HTML, escaped; screen readers say it when it changes."""
-    style = f"{FONT}min-height:36px;line-height:18px;overflow-wrap:anywhere;"
+    style = f"{FONT}min-height:{18 * lines}px;line-height:18px;overflow-wrap:anywhere;"
     return f'<div role="status" aria-live="polite" style="{style}">{escape(text)}</div>'
 
 

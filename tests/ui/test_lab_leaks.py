@@ -101,6 +101,7 @@ def test_a_press_while_a_cell_runs_waits_for_its_end(notebook):
     expect(panel).to_contain_text("waits for cell [5] to end.")
     book.page.wait_for_function("() => window.nbmemRan", timeout=LONG)
     expect(answer(panel)).to_contain_text("Freed 64.0 MiB")
+    expect(panel.get_by_text("is running: acts wait for its end")).to_have_count(0)
     assert "[True]" == book.ask("at_end")
     assert "[False]" == book.ask(ALIVE)
     assert [] == book.errors

@@ -436,6 +436,18 @@ def test_while_a_cell_runs_the_sections_that_act_say_so_after_a_second(panel, se
     assert "is running" not in panel._alive._aside.value + panel._leaks._aside.value
 
 
+def test_that_a_cell_runs_is_taken_back_at_its_end_before_anything_is_drawn(session):
+    async def run():
+        panel = Panel(session)
+        session.watcher.begin("cell [9]")
+        assert "is running" in panel._leaks._aside.value
+        session.end_cell()
+        assert "is running" not in panel._leaks._aside.value
+        panel.close()
+
+    asyncio.run(run())
+
+
 def test_a_press_in_another_thread_acts_in_the_main_one(session):
     acted = []
     collect = session.collect
