@@ -96,7 +96,7 @@ def reclaim_text(
 
     With `plan`, what would come back and go; with `left`, what leaks are there still.
     """
-    lines = wrapped(headline(report, units, plan=plan), width)
+    lines = wrapped(headline(report, units, plan=plan, left=left), width)
     lines += details_text(lines_of(report, units, plan=plan), width, _INDENT)
     if left is not None and left.leaks:
         title, commands = left_lines(left, units)
@@ -112,7 +112,7 @@ def reclaim_html(
     units: Units = "IEC",
 ) -> str:
     """Returns the same as HTML with inline styles, at most 720 px wide."""
-    first = headline(report, units, plan=plan)
+    first = headline(report, units, plan=plan, left=left)
     inner = tag("div", escape(first)) + details_table(lines_of(report, units, plan=plan))
     if left is not None and left.leaks:
         title, commands = left_lines(left, units)

@@ -19,8 +19,13 @@ _MOST = 12
 _MOST_LEFT = 5
 
 
-def headline(report: ReclaimReport, units: Units, *, plan: bool = False) -> str:
+def headline(
+    report: ReclaimReport, units: Units, *, plan: bool = False, left: LeakReport | None = None
+) -> str:
     """Returns in one line what came back and what is gone, or what a plan would free."""
+    if report.act == "reclaim" and not report.planned and not report.refused:
+        costly = left is not None and left.leaks
+        return "Nothing goes at no cost." if costly else "There is nothing to reclaim."
     return _promise(report, units) if plan else " ".join((_freed(report, units), *_gone(report)))
 
 
@@ -72,7 +77,7 @@ def said(word: str, texts: Iterable[str]) -> list[Detail]:
 def _promise(report: ReclaimReport, units: Units) -> str:
     counts = clean(report.counts)
     if not report.planned:
-        return "There is nothing to reclaim." if not report.refused else "Nothing would be dropped."
+        return "Nothing would be dropped."
     if report.promised is None:
         return f"How much would come back is unknown ({counts})."
     if report.bytes_before is None:

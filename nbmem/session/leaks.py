@@ -22,7 +22,7 @@ from nbmem.session import roots
 from nbmem.session.allocated_at import cells_by_file
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from nbmem.holders.web import Web
     from nbmem.records import Holders, Inventory, LeakReport, Note
@@ -101,15 +101,26 @@ class LeakFinder:
             output_cache=roots.output_cache(session.shell),
             roots=find_roots(session.shell, cells_by_file(session.shell).get, self.notes),
             asked=asked,
-            made_in=self._made_in,
+            made_at=self._clock(),
             threshold=session.settings.leak_threshold,
             budget=session.settings.name_budget,
             explained=roots.output_places(session.shell),
         )
 
-    def _made_in(self, key: int) -> int | None:
-        origin = self._session.origins.find(key)
-        return None if origin is None else origin.serial
+    def _clock(self) -> Callable[[int], tuple[int, int] | None]:
+        """Returns what tells when a storage was made.
+
+        Serials follow the order of making where tracking saw it: on a machine without an
+        accelerator. A scan gives them in no order.
+        """
+        origin_of = self._session.origins.find
+        seen = all(reading.kind != "accelerator" for reading in self._session.read_devices())
+
+        def made_at(key: int) -> tuple[int, int] | None:
+            origin = origin_of(key)
+            return None if origin is None else (origin.serial, key if seen else 0)
+
+        return made_at
 
     def _last_serials(self) -> Iterator[int]:
         """Yields the records of the last cell that ran (of a script, the last one) and of now."""
@@ -120,10 +131,11 @@ class LeakFinder:
         records = session.history.records()
         if last is None:
             yield from (record.serial for record in records[-1:])
+            return
         for record in reversed(records):
             if record.execution_count == last:
                 yield record.serial
-            elif record.parent is None:
+            elif record.parent is None and record.execution_count is not None:
                 break
 
 

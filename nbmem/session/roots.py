@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 _OUTPUT_NAME = re.compile(r"_(\d+|_{0,2})\Z")
 _INPUT_NAME = re.compile(r"_(i\d*|ii|iii|ih|oh|dh)\Z")
+_LAST_SHOWN = ("_", "__", "___")
 _OF_IPYTHON = {"In", "Out", "exit", "quit", "get_ipython"}
 
 
@@ -18,12 +19,18 @@ def user_names(shell: InteractiveShell | None) -> dict[str, Any]:
     """Returns the variables that the user made: those of the shell, or of a script's `__main__`."""
     if shell is None:
         return _of_script(vars(sys.modules["__main__"]))
-    hidden = shell.user_ns_hidden
+    hidden, shown = shell.user_ns_hidden, vars(shell.displayhook)
     return {
         name: value
         for name, value in list(shell.user_ns.items())
-        if _is_the_users(name) and not (name in hidden and hidden[name] is value)
+        if (_is_the_users(name) or _is_assigned(name, value, shown))
+        and not (name in hidden and hidden[name] is value)
     }
+
+
+def _is_assigned(name: object, value: object, shown: dict[str, Any]) -> bool:
+    """Returns whether the user gave `_` a value: IPython's own are what its display hook has."""
+    return name in _LAST_SHOWN and not _is_plain(value) and shown.get(str(name)) is not value
 
 
 def _is_the_users(name: object) -> bool:
@@ -49,7 +56,10 @@ def output_cache(shell: InteractiveShell | None) -> dict[str, Any]:
         return {}
     cache = {f"Out[{n}]": value for n, value in list(_outputs(shell).items())}
     seen = {id(value) for value in cache.values()}
+    shown = vars(shell.displayhook)
     for name, value in [*_named_copies(shell), *_hidden_copies(shell)]:
+        if _is_assigned(name, value, shown):
+            continue
         if not _is_plain(value) and (name in ("_", "__", "___") or id(value) not in seen):
             cache.setdefault(name, value)
             seen.add(id(value))

@@ -5,6 +5,8 @@ Where a test speaks of what is said or asked for, what the session finds is writ
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import weakref
 
 import pytest
@@ -147,6 +149,21 @@ def test_asking_makes_nothing_older(notebook):
         notebook.run("nothing = None")
     notebook.run("%gpumem leaks")
     assert "retained graph" in notebook.reports[-1]
+
+
+def test_a_script_finds_leaks_too():
+    """A graph that the block before the last one made is over; one of the last block is not."""
+    code = (
+        "import torch, nbmem\n"
+        "w = torch.ones(512, 1024, requires_grad=True)\n"
+        "with nbmem.measure('a'): old = (w * 2).exp().sum()\n"
+        "def found(): return [leak.cuts for leak in nbmem.find_leaks()]\n"
+        "first = found()\n"
+        "with nbmem.measure('b'): x = torch.zeros(10)\n"
+        "print(first, found())"
+    )
+    told = subprocess.check_output([sys.executable, "-c", code], text=True)
+    assert "[] [('old',)]" == told.strip()
 
 
 # Reclaim.

@@ -319,6 +319,13 @@ def test_nothing_dropped_claims_no_loss():
     assert "gone" not in reclaim_text(nothing)
 
 
+def test_nothing_to_do_says_whether_something_is_left_that_costs():
+    nothing = replace(DONE, planned=(), dropped=(), refused=(), still_held=())
+    assert "There is nothing to reclaim." == reclaim_text(nothing, left=report()).splitlines()[0]
+    assert "Nothing goes at no cost." == reclaim_text(nothing, left=LEFT).splitlines()[0]
+    assert "There is nothing to reclaim." == reclaim_text(nothing, plan=True).splitlines()[0]
+
+
 def test_what_is_left_is_told_with_the_command_that_takes_it():
     told = reclaim_text(DONE, left=LEFT)
     assert "Left: 1.20 GiB in 3 leaks" in told
