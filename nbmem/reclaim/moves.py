@@ -25,6 +25,7 @@ _BASE: Any = torch._C.TensorBase
 _FIELDS = vars(_BASE)
 _dtype_of: Callable[[torch.Tensor], torch.dtype] = _FIELDS["dtype"].__get__
 _base_of: Callable[[torch.Tensor], torch.Tensor | None] = _FIELDS["_base"].__get__
+requires_grad: Callable[[torch.Tensor], bool] = _FIELDS["requires_grad"].__get__
 _point_at: Callable[[torch.Tensor, torch.Tensor], None] = _FIELDS["data"].__set__
 # Torch dropped named dimensions in 2.13.
 _has_names: Callable[[torch.Tensor], bool] = getattr(_BASE, "has_names", lambda _: False)

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 import torch
 
 from nbmem.reclaim.lot import ParkingLot
-from nbmem.reclaim.moves import HOST, Load, MoveError, move
+from nbmem.reclaim.moves import HOST, Load, MoveError, move, requires_grad
 from nbmem.reclaim.names import Holdings
 from nbmem.reclaim.trips import Trip, place_of, plan_parking, plan_return
 from nbmem.records import Note, ReclaimReport
@@ -85,7 +85,7 @@ def _move(lot: ParkingLot, trip: Trip) -> bool:
         trip.refuse(_failure(trip, error))
         return False
     for load, storage in lenders:
-        lot.lend(storage, load.tensors)
+        lot.lend(storage, _lenders_of(load))
         trip.notes.append(Note("park", "lent", _lent(load)))
     lot.take(trip.entries)
     lot.put(load for load in trip.loads if load.target == HOST)
@@ -94,13 +94,18 @@ def _move(lot: ParkingLot, trip: Trip) -> bool:
 
 def _may_be_shown(load: Load) -> bool:
     """Returns whether `.numpy()` was called: an array would show memory that was let go."""
-    return load.source == HOST and not load.storage.resizable()
+    return load.source == HOST and not load.storage.resizable() and bool(_lenders_of(load))
+
+
+def _lenders_of(load: Load) -> list[torch.Tensor]:
+    """Returns the tensors that an array may hold: torch makes none of one that needs a gradient."""
+    return [tensor for tensor in load.tensors if not requires_grad(tensor)]
 
 
 def _lent(load: Load) -> str:
     return (
         f"{format_bytes(load.bytes)} of {load.name} stay in main memory too until its tensors go: "
-        "`.numpy()` was called while they were parked, and an array may show them"
+        "`.numpy()` was called while it was parked, and an array may show them"
     )
 
 

@@ -112,7 +112,7 @@ def plan_parking(holdings: Holdings, lot: ParkingLot, names: Iterable[str]) -> T
     if not lot.carrier.accelerators():
         trip.refuse(_NO_ACCELERATOR)
         return trip
-    for name in dict.fromkeys(names):
+    for name in _each(names):
         reached = reach(name, holdings, lot.carrier)
         if reached is None:
             trip.refuse(f"`{name}` names nothing: `%gpumem tensors` lists the names of now")
@@ -125,6 +125,11 @@ def plan_parking(holdings: Holdings, lot: ParkingLot, names: Iterable[str]) -> T
     _tell_who_moves_along(trip, holdings)
     _check_the_way(trip, lot)
     return trip
+
+
+def _each(names: Iterable[str]) -> list[str]:
+    """Returns names once; a lone one is no sequence of letters."""
+    return list(dict.fromkeys((names,) if isinstance(names, str) else names))
 
 
 def _berths_on_host(all_reached: Sequence[Reached], lot: ParkingLot) -> dict[int, Berth]:
@@ -222,8 +227,13 @@ def _tell_what_stays(
             )
     if any(address in berths for address, _ in _places(reached.tensors, lot).values()):
         _tell_parameters(trip, reached, lot, berths)
-    elif len(trip.refused) == before:
+    elif len(trip.refused) == before and not _all_move(reached.left, lot, berths):
         trip.refuse(_why_nothing(reached, lot))
+
+
+def _all_move(tensors: dict[str, torch.Tensor], lot: ParkingLot, berths: Container[int]) -> bool:
+    """Returns whether there are any, and all of them go along under another name."""
+    return bool(tensors) and all(address in berths for address, _ in _places(tensors, lot).values())
 
 
 def _tell_parameters(
@@ -305,7 +315,7 @@ def plan_return(holdings: Holdings, lot: ParkingLot, names: Iterable[str]) -> Tr
     if not entries:
         trip.refuse("nothing is parked: `%gpumem park NAME` moves a model to the CPU")
         return trip
-    wanted = list(dict.fromkeys(names))
+    wanted = _each(names)
     chosen = _choose(trip, holdings, lot, wanted) if wanted else entries
     living = [tensor for entry in entries for tensor in entry.living()]
     trip.reached.append(Reached("", {str(n): tensor for n, tensor in enumerate(living)}))

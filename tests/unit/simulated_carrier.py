@@ -31,7 +31,7 @@ class SimulatedCarrier:
         for tensor in tensors:
             self._mark(tensor.untyped_storage(), device)
             if tensor.is_leaf and tensor.grad is not None:
-                self.place(tensor.grad, device=device)
+                self._mark(tensor.grad.untyped_storage(), device)
         self.peak[device] = self.allocated(device)
 
     def place_model(self, model, device="cuda:0"):

@@ -238,6 +238,13 @@ def test_an_optimizer_without_state_says_to_park_the_model(yard):
     ) == yard.park("opt").refused
 
 
+def test_an_optimizer_without_state_is_no_trouble_where_its_model_is_parked(yard):
+    model = make_model()
+    yard.have(model=model, opt=torch.optim.Adam(model.parameters()))
+    report = yard.park("model", "opt")
+    assert ((), ()) == (report.refused, report.notes)
+
+
 def test_hooks_versions_and_what_autograd_knows_stay(yard):
     weight = nn.Parameter(torch.ones(3))
     frozen = torch.ones(3)
@@ -634,7 +641,12 @@ def test_out_of_memory_while_parking_leaves_everything_as_it_was(yard, copies):
     tensors = [*model.parameters(), *model.buffers()]
     before = state_of(yard, tensors)
     yard.carrier.fail_at = copies
-    report = yard.park("model")
+    gc.disable()
+    try:
+        report = yard.park("model")
+        assert [None] * copies == [ref() for ref in yard.carrier.pinned]
+    finally:
+        gc.enable()
     (sentence,) = report.refused
     assert sentence.startswith("pinned CPU memory has no room for")
     assert "nothing was moved, everything is as it was" in sentence
@@ -857,6 +869,64 @@ def test_a_numpy_array_made_while_parked_keeps_showing_its_numbers(yard):
     yard.names.clear()
     del x, array, junk
     assert pinned() is None
+
+
+def test_an_array_of_a_weight_that_is_gone_costs_nothing(yard):
+    weight = nn.Parameter(torch.arange(1000.0))
+    yard.have(weight=weight)
+    yard.park("weight")
+    pinned = weakref.ref(weight.untyped_storage())
+    assert 999 == weight.detach().numpy().max()
+    assert () == yard.unpark().notes
+    assert pinned() is None
+
+
+def test_an_array_of_a_weight_keeps_its_numbers_as_long_as_it_lives(yard):
+    weight = nn.Parameter(torch.arange(1000.0))
+    yard.have(weight=weight)
+    yard.park("weight")
+    pinned = weakref.ref(weight.untyped_storage())
+    array = weight.detach().numpy()
+    assert 1 == len(yard.unpark().notes)
+    assert list(range(1000)) == array.tolist()
+    del array
+    assert pinned() is None
+
+
+def test_a_lone_name_is_no_sequence_of_letters(yard):
+    yard.have(xy=torch.zeros(3))
+    assert () == park(yard.holdings, yard.lot, "xy").refused
+    assert () == unpark(yard.holdings, yard.lot, "xy").refused
+
+
+class Hostile(torch.Tensor):
+    """Its author's code fails whenever it is run."""
+
+    def _fail(self, *args, **kwargs):
+        raise AssertionError("code of the user's ran")
+
+    size = stride = storage_offset = untyped_storage = detach = is_conj = is_neg = _fail
+    is_inference = resizable = __len__ = __eq__ = __bool__ = __iter__ = _fail
+    dtype = device = layout = data = grad = shape = property(_fail)
+    __hash__ = None
+
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        raise AssertionError("code of the user's ran")
+
+
+def test_no_code_of_a_tensors_class_runs(yard):
+    plain = torch.arange(6.0)
+    hostile = plain[1:].as_subclass(Hostile)
+    yard.have(plain=plain)
+    yard.names["box"] = [hostile]
+    for act, place in ((yard.park, "cpu"), (yard.unpark, "cuda:0")):
+        assert () == act("box").refused
+        assert place == yard.where(plain)
+    with torch._C.DisableTorchFunction():
+        shown = torch.Tensor.as_subclass(hostile, torch.Tensor)
+    assert [1.0, 2.0, 3.0, 4.0, 5.0] == shown.tolist()
+    assert [0, 0] == sharing([plain, shown])
 
 
 def test_a_copy_of_a_parked_model_is_no_parked_model(yard):
