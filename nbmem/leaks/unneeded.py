@@ -1,9 +1,12 @@
-"""Storages that no value needs: grouped by what must be cut, each group judged."""
+"""Storages that no value needs: grouped by what must be cut, each group judged.
+
+Garbage goes by itself one day, so what it holds besides makes no group of its own.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from nbmem.leaks import graphs, remedies, words
@@ -29,6 +32,7 @@ _KINDS = {
 """All other holders: `forgotten_reference`."""
 _COPIED = frozenset({"stale_output", "forgotten_reference", "stale_optimizer_state"})
 """Kinds that give way to `stale_copy`."""
+_GARBAGE = "garbage"
 _ONLY_EXPLAINED = frozenset({"thread", "cpp", "unknown"})
 _BY_NAME = frozenset(
     {
@@ -67,6 +71,8 @@ class Group:
     keys: list[int]
     by_key: dict[int, tuple[Judged, ...]]
     more: bool = False
+    litter: set[str] = field(default_factory=set)
+    """Cuts of garbage that holds some of them as well."""
 
 
 def find_unneeded(holders: Holders, moment: Moment) -> Iterator[Finding]:
@@ -97,10 +103,12 @@ class _Grouping:
                 self._moment.taken.add(key)  # in use: no other finding speaks of it either
                 continue
             mine = tuple(one for one in judged if one is not None)
-            group = groups.setdefault(frozenset(j.chain.cut for j in mine), Group([], {}))
+            lasting = tuple(one for one in mine if one.chain.holder != _GARBAGE) or mine
+            group = groups.setdefault(frozenset(j.chain.cut for j in lasting), Group([], {}))
             group.keys.append(key)
-            group.by_key[key] = mine
+            group.by_key[key] = lasting
             group.more |= key in self._more
+            group.litter.update(one.chain.cut for one in mine if one not in lasting)
         return groups
 
     def _judge(self, chain: Chain) -> Judged | None:
@@ -165,7 +173,7 @@ def _finding(group: Group, moment: Moment) -> Finding:
     """Returns what is said of a group: of the way to its largest storage, and of all cuts."""
     keys = moment.take(group.keys)
     judged = group.by_key[largest_of(moment, keys)]
-    main = min(judged, key=lambda one: one.kind == "unreachable")  # garbage goes by itself
+    main = judged[0]
     by_cut = {one.chain.cut: one for one in reversed(judged)}
     others = tuple(sorted(by_cut.keys() - {main.chain.cut}))
     places = [main, *(by_cut[cut] for cut in others)]
@@ -178,13 +186,18 @@ def _finding(group: Group, moment: Moment) -> Finding:
         holder=chain.holder,
         keys=keys,
         path=chain.steps,
-        cuts=(chain.cut, *others),
-        reason=words.say_reason(held, why, others, more=group.more),
-        remedy=remedies.join_lines([_remedy(one) for one in places]),
+        cuts=(chain.cut, *others, *sorted(group.litter)),
+        reason=words.say_reason(held, why, others, litter=bool(group.litter), more=group.more),
+        remedy=_remedy_of(places, litter=bool(group.litter)),
         cost=", ".join(dict.fromkeys(cost for one in places if (cost := _cost(one)))),
         reclaimable=all(one.chain.holder not in _ONLY_EXPLAINED for one in places),
         on_request=any(c.chain.holder in _BY_NAME and c.kind not in _FREELY for c in places),
     )
+
+
+def _remedy_of(places: list[Judged], *, litter: bool) -> str:
+    last = [remedies.cut_line(_GARBAGE, "", named=False)] if litter else []
+    return remedies.join_lines([*map(_remedy, places), *last])
 
 
 def _remedy(one: Judged) -> str:

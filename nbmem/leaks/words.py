@@ -199,13 +199,21 @@ def say_held(kind: str, holder: str, cut: str, cell: int | None, *, many: bool =
     return phrase.format(cut=cut, cell=cell)
 
 
-def say_reason(held: str, why: str, others: tuple[str, ...] = (), *, more: bool = False) -> str:
+def say_reason(
+    held: str,
+    why: str,
+    others: tuple[str, ...] = (),
+    *,
+    litter: bool = False,
+    more: bool = False,
+) -> str:
     """Returns the whole sentence.
 
     Args:
         held: what `say_held` said.
         why: the kind, or what tells that a graph or generator is left over.
         others: texts of further cuts: cutting one of all frees nothing.
+        litter: garbage holds some of it as well.
         more: there are holders beyond those that are listed.
     """
     joint = "" if why == "autograd_cycle" else ","
@@ -213,6 +221,8 @@ def say_reason(held: str, why: str, others: tuple[str, ...] = (), *, more: bool 
     if others:
         verb = "holds" if len(others) == 1 else "hold"
         text += f"; {join_words(others)} {verb} it too, so cutting one alone frees nothing"
+    if litter:
+        text += "; objects that wait for the garbage collector hold some of it as well"
     if more:
         text += "; more holders exist than are listed here"
     return text + "."

@@ -115,6 +115,18 @@ def test_garbage_is_named_after_what_holds_for_longer():
     assert ("stale_output", "Out[12]") == (leak.kind, leak.path_text)
     assert ("Out[12]", "garbage: list object") == leak.cuts
     assert '%gpumem reclaim "Out[12]"\nimport gc; gc.collect()' == leak.remedy
+    assert (
+        "Out[12] keeps what cell [12] showed, and no variable of yours needs that; objects that "
+        "wait for the garbage collector hold some of it as well." == leak.reason
+    )
+
+
+def test_garbage_that_holds_a_part_makes_no_leak_of_its_own():
+    litter = chain("garbage", "garbage: Line object")
+    leak = World((storage(1), storage(2)), {1: [ERROR], 2: [ERROR, litter]}).leak()
+    assert (2 * MIB, (1, 2)) == (leak.bytes, leak.storages)
+    first, second = World((storage(1), storage(2)), {1: [ERROR], 2: [litter]}).judge().leaks
+    assert {"stale_error", "unreachable"} == {first.kind, second.kind}
 
 
 def test_what_a_running_thread_holds_as_well_can_only_be_explained():
