@@ -34,6 +34,7 @@ from nbmem.holders.unseen import (
     leads_to,
 )
 from nbmem.inventory.frames import read_locals
+from nbmem.inventory.readers import HEAP_TYPE
 
 if TYPE_CHECKING:
     from collections.abc import Container, Sequence
@@ -104,6 +105,11 @@ def search_holders(
     finally:
         if collecting:
             gc.enable()
+
+
+_flags_of = type.__dict__["__flags__"].__get__
+_ITEMS = (dict, list, tuple, set)
+"""Types of Python's own that are plausible in an array of objects, besides instances."""
 
 
 def _is_function(frame: types.FrameType) -> bool:
@@ -276,13 +282,9 @@ class _Search:
         """Finds arrays that are a view of an object, or have it among their items."""
         self._count()
         found = self._found
-        loose = {
-            id(found.objects[at])
-            for at, count in found.loose.items()
-            if not self._is_only_shared(at, count)
-        }
-        if not loose:
+        if not any(map(self._may_be_in_array, found.loose)):
             return
+        loose = {id(found.objects[at]) for at in found.loose}
         for held, holder in held_arrays(self._references[0].objects, loose):
             if not self._is_ours(holder):
                 self._add(held, self._beginnings.owner_of(holder))
@@ -290,9 +292,18 @@ class _Search:
                     self._enter_behind(held, loose)
         self._climb()
 
-    def _is_only_shared(self, at: int, count: int) -> bool:
+    def _may_be_in_array(self, at: int) -> bool:
+        """Returns whether to look for arrays: the stack of a running frame may explain the rest."""
+        kind = type(self._found.objects[at])
+        if issubclass(kind, torch.Tensor):
+            return not self._is_only_shared(at)
+        return not self._holders[at] and (kind in _ITEMS or bool(_flags_of(kind) & HEAP_TYPE))
+
+    def _is_only_shared(self, at: int) -> bool:
+        """Returns whether it is a tensor that, of all that is unseen, only C++ refers to."""
         thing = self._found.objects[at]
-        return issubclass(type(thing), torch.Tensor) and counts_of(thing)[0] >= count
+        is_tensor = issubclass(type(thing), torch.Tensor)
+        return is_tensor and counts_of(thing)[0] >= self._found.loose[at]
 
     def _enter_behind(self, array: Any, loose: set[int]) -> None:
         """Adds what an array leads to, from view to view."""
@@ -334,8 +345,8 @@ class _Search:
         """Tells what kind of thing holds an object where that can be said."""
         found = self._found
         if gc.get_freeze_count():
-            for at, count in found.loose.items():
-                if not self._is_only_shared(at, count):
+            for at in found.loose:
+                if not self._is_only_shared(at):
                     found.roots.setdefault(at, ("frozen", "objects frozen by gc.freeze()"))
 
     def _find_unreachable(self) -> None:

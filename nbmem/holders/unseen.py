@@ -11,7 +11,6 @@ import sys
 import threading
 import types
 from collections.abc import Iterable, Iterator
-from functools import partial
 from itertools import filterfalse
 from typing import Any
 
@@ -95,16 +94,27 @@ def held_arrays(objects: list[Any], wanted: set[int]) -> list[tuple[Any, Any]]:
     """
     found: list[tuple[Any, Any]] = []
     kinds = _kinds_of_array()
-    untracked, referents = partial(filterfalse, gc.is_tracked), gc.get_referents
     for start in range(0, len(objects) if kinds else 0, CHUNK):
         chunk = objects[start : start + CHUNK]
-        plain = list(untracked(referents(*chunk)))
-        inside = referents(*plain)
-        if kinds.isdisjoint(map(id, map(type, plain))) and not inside:
-            continue
-        for holder in chunk:
-            _look_into(holder, wanted, kinds, found)
+        if _have_arrays(chunk, kinds):
+            for holder in chunk:
+                _look_into(holder, wanted, kinds, found)
     return found
+
+
+def _have_arrays(holders: list[Any], kinds: set[int]) -> bool:
+    level = holders
+    for _ in range(_NESTED):
+        level = list(filterfalse(gc.is_tracked, gc.get_referents(*level)))
+        if not level:
+            return False
+        if not kinds.isdisjoint(map(id, map(type, level))):
+            return True
+    return False
+
+
+_NESTED = 4
+"""Untracked tuples in each other, in a dict, that are looked into."""
 
 
 def _look_into(
