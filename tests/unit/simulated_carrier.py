@@ -25,6 +25,7 @@ class SimulatedCarrier:
         self.peak = {}
         self.pinned = []
         self._where = {}
+        self._bytes = {}
 
     def place(self, *tensors, device="cuda:0"):
         """Says that these tensors, and their gradients, are on a device."""
@@ -48,7 +49,14 @@ class SimulatedCarrier:
         return any(ref() is tensor.untyped_storage() for ref in self.pinned)
 
     def _mark(self, storage, device):
-        self._where[storage._cdata] = (weakref.ref(storage), device)
+        if self.device_of(storage) != device:
+            size = rounded(storage.nbytes())
+            ref = weakref.ref(storage, lambda _: self._free(device, size))
+            self._where[storage._cdata] = (ref, device)
+            self._bytes[device] = self.allocated(device) + size
+
+    def _free(self, device, size):
+        self._bytes[device] -= size
 
     def device_of(self, storage):
         if storage.device.type == "meta":
@@ -63,8 +71,7 @@ class SimulatedCarrier:
         self.waited.append(device)
 
     def allocated(self, device):
-        live = [(ref(), on) for ref, on in self._where.values()]
-        return sum(rounded(s.nbytes()) for s, on in live if s is not None and on == device)
+        return self._bytes.get(device, 0)
 
     def host_room(self):
         return self.room
@@ -77,7 +84,9 @@ class SimulatedCarrier:
         free = self.capacity.get(device, 2**60) - self.allocated(device)
         if rounded(storage.nbytes()) > free:
             raise torch.OutOfMemoryError(f"{device} out of memory. Tried to allocate …")
-        made = torch.UntypedStorage(storage.nbytes()).copy_(storage)
+        made = torch.UntypedStorage(storage.nbytes())
+        to, of = (torch.empty(0, dtype=torch.uint8).set_(each) for each in (made, storage))
+        to.copy_(of)
         if device == "cpu":
             self.pinned.append(weakref.ref(made))
         else:

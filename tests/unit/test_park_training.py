@@ -10,7 +10,7 @@ from simulated_carrier import SimulatedCarrier
 from nbmem.heap import StorageTable
 from nbmem.reclaim import Holdings, ParkingLot, park, unpark
 
-ZOO = ("mlp", "transformer", "lstm", "efficientnet_b0")
+ZOO = ("mlp", "transformer", "lstm")
 
 
 class Training:
