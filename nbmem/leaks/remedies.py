@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from nbmem.leaks.words import name_of_cut
 from nbmem.records import PathStep, write_path
 
 if TYPE_CHECKING:
@@ -60,8 +61,9 @@ def cut_line(holder: str, cut: str, *, named: bool) -> str:
         cut: the text of the cut.
         named: it begins with a variable of the user's.
     """
-    if holder in _LINES and named and is_expression(cut):
-        return _LINES[holder].format(cut=cut)
+    whole = name_of_cut(holder, cut)
+    if holder in _LINES and named and is_expression(whole):
+        return _LINES[holder].format(cut=whole)
     cached = _CACHED.fullmatch(cut) if holder == "function_cache" and named else None
     if cached is not None and is_expression(cached[1]):
         return f"{cached[1]}.cache_clear()"

@@ -64,7 +64,7 @@ def with_growth(findings: Sequence[Finding], moment: Moment) -> list[Finding]:
 
 def _cell_of(keys: Sequence[int], moment: Moment) -> int | None:
     """Returns the growing cell of which runs made all of the storages."""
-    for cell in sorted(moment.runs):
+    for cell in _growing_cells(moment):
         if all(moment.run_of(key, cell) is not None for key in keys):
             return cell if _grows(moment.runs[cell], keys, moment) else None
     return None
@@ -77,7 +77,7 @@ def _growth(cell: int, keys: Sequence[int], moment: Moment) -> int | None:
 
 def _grows(known: CellRuns, keys: Iterable[int], moment: Moment) -> bool:
     devices = {moment.records[key].device for key in keys}
-    return known.latest >= _TELLING and any(known.growth.get(device, 0) > 0 for device in devices)
+    return any(known.growth.get(device, 0) > 0 for device in devices)
 
 
 def _per_run(made: dict[int, int], moment: Moment) -> int:
@@ -91,9 +91,17 @@ def _per_run(made: dict[int, int], moment: Moment) -> int:
 def find_growing(holders: Holders, moment: Moment) -> Iterator[Finding]:
     """Yields what named values gather from run to run: the part that older runs made."""
     unneeded = {held.key for held in holders.held if not held.wanted}
-    for known in sorted(moment.runs.values(), key=lambda one: one.cell):
-        if known.latest >= _TELLING:
-            yield from _growing_in(known, unneeded, moment)
+    for cell in _growing_cells(moment):
+        yield from _growing_in(moment.runs[cell], unneeded, moment)
+
+
+def _growing_cells(moment: Moment) -> list[int]:
+    """Returns the cells that ran often enough and grew on some device, by their numbers."""
+    return [
+        cell
+        for cell, known in sorted(moment.runs.items())
+        if known.latest >= _TELLING and any(size > 0 for size in known.growth.values())
+    ]
 
 
 def _growing_in(known: CellRuns, unneeded: set[int], moment: Moment) -> Iterator[Finding]:

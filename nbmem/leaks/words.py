@@ -72,7 +72,7 @@ _HELD_BY = {
     "throwaway_name": "The name {cut} keeps the last value that it was given",
     "traceback": "The {cut} keeps the variables of the functions that were running",
     "saved_exception": "The exception {cut} keeps the variables of the functions that were running",
-    "ipython_event": "IPython calls {cut} with every cell and keeps what that needs",
+    "ipython_event": "{cut} keeps what it needs to be called with every cell",
     "autograd_graph": "{cut} keeps its graph, which is all that backward() would need",
     "optimizer": "The optimizer {cut} keeps parameters and their state",
     "module_attribute": "{cut} is an attribute of a module and keeps what was put there",
@@ -87,7 +87,7 @@ _HELD_BY = {
     "garbage": "Objects that hold each other wait for the garbage collector",
     "frozen": "gc.freeze() hid objects that hold each other from the garbage collector",
     "finalizer": "A call that is still to come keeps its arguments: {cut}",
-    "interpreter_callback": "Python is to call {cut} later and keeps what that needs",
+    "interpreter_callback": "Python keeps what a later call needs: {cut}",
     "iterator_buffer": "The iterator {cut} stores what it has not given out yet",
     "suspended_frame": "{cut} stopped in the middle and keeps its variables",
     "saved_frame": "The frame {cut} keeps the variables of its function",
@@ -144,8 +144,8 @@ _COSTS = {
     "default_argument": "what {cut} holds",
     "frozen": "gc.freeze()",
     "function_cache": "the results in the {cut}",
-    "finalizer": "the call {cut}",
-    "interpreter_callback": "the call {cut}",
+    "finalizer": "{cut}",
+    "interpreter_callback": "{cut}",
     "iterator_buffer": "next() on {cut}",
     "suspended_frame": "next() on {cut}",
     "saved_frame": "the variables of {cut}",
@@ -159,7 +159,6 @@ _COSTS = {
     "cuda_graph": "replay() of {cut}",
 }
 _GRAPH_COSTS = {
-    graphs.BACKPROPAGATED: "another backward() through {cut}",
     graphs.SUPERSEDED: "backward() through {cut}",
     graphs.OLD: "backward() through {cut}",
 }
@@ -186,7 +185,7 @@ def say_held(kind: str, holder: str, cut: str, cell: int | None, *, many: bool =
         cell: of the shown output.
         many: graphs of several tensors go with this cut.
     """
-    phrase = _HELD_BY[holder]
+    phrase, cut = _HELD_BY[holder], name_of_cut(holder, cut)
     if kind == "autograd_cycle":
         phrase = _CYCLE
     elif holder == "output_cache" and cell is not None:
@@ -238,7 +237,12 @@ def say_cost(holder: str, cut: str, cell: int | None, why: str | None = None) ->
         template = _ERROR_WITHOUT_CELL
     else:
         template = _COSTS.get(holder, "")
-    return template.format(cut=cut, cell=cell)
+    return template.format(cut=name_of_cut(holder, cut), cell=cell)
+
+
+def name_of_cut(holder: str, cut: str) -> str:
+    """Returns a cut as people call it: an iterator by its own name, without what is inside."""
+    return cut.partition(" → ")[0] if holder == "iterator_buffer" else cut
 
 
 def say_gradients(gradients: str, *, many: bool, frozen: bool) -> str:

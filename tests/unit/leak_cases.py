@@ -114,12 +114,12 @@ PLAIN = (
     ),
     plain(
         "ipython_event",
-        "callback note() of post_run_cell",
-        ("callback note() of post_run_cell", "list 'seen'", "[0]"),
-        "IPython calls callback note() of post_run_cell with every cell and keeps what that needs, "
+        "IPython's post_run_cell callback note()",
+        ("IPython's post_run_cell callback note()", "list 'seen'", "[0]"),
+        "IPython's post_run_cell callback note() keeps what it needs to be called with every cell, "
         f"{NEEDLESS}",
-        '%gpumem reclaim "callback note() of post_run_cell"',
-        "callback note() of post_run_cell",
+        '%gpumem reclaim "IPython\'s post_run_cell callback note()"',
+        "IPython's post_run_cell callback note()",
         on_request=True,
     ),
     plain(
@@ -208,20 +208,20 @@ PLAIN = (
     ),
     plain(
         "finalizer",
-        "weakref.finalize → print()",
-        ("weakref.finalize → print()", "argument 0"),
-        f"A call that is still to come keeps its arguments: weakref.finalize → print(), {NEEDLESS}",
-        '%gpumem reclaim "weakref.finalize → print()"',
-        "the call weakref.finalize → print()",
+        "finalizer print()",
+        ("finalizer print()", "argument 0"),
+        f"A call that is still to come keeps its arguments: finalizer print(), {NEEDLESS}",
+        '%gpumem reclaim "finalizer print()"',
+        "finalizer print()",
         on_request=True,
     ),
     plain(
         "interpreter_callback",
-        "atexit → save()",
-        ("atexit → save()", "closure model", ".weight"),
-        f"Python is to call atexit → save() later and keeps what that needs, {NEEDLESS}",
-        '%gpumem reclaim "atexit → save()"',
-        "the call atexit → save()",
+        "C code such as atexit, to call 'save'",
+        ("C code such as atexit, to call 'save'", "closure model", ".weight"),
+        f"Python keeps what a later call needs: C code such as atexit, to call 'save', {NEEDLESS}",
+        "%gpumem reclaim \"C code such as atexit, to call 'save'\"",
+        "C code such as atexit, to call 'save'",
         on_request=True,
     ),
     plain(
@@ -354,8 +354,8 @@ WAITING = (
     ),
     waiting(
         "iterator_buffer",
-        "second",
-        ("second", "buffer", "[0]"),
+        "second → inside 0",
+        ("second", "inside 0", "inside 1"),
         "The iterator second stores what it has not given out yet, and no cell since has gone on "
         "with it.",
         "del second",
@@ -395,7 +395,6 @@ GRAPHS = (
         "a loss after backward(retain_graph=True)",
         f"loss keeps its graph, {NEEDED_BY_BACKWARD}, although backward() has already been called.",
         "loss = loss.detach()",
-        "another backward() through loss",
         backpropagated=True,
     ),
     graph(
