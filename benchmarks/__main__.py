@@ -15,6 +15,7 @@ from pathlib import Path
 import torch
 
 from benchmarks.bench_cells import cell_table, memory_table
+from benchmarks.bench_holders import holders_memory_table, holders_table
 from benchmarks.bench_inventory import again_table, inventory_memory_table, inventory_table
 from benchmarks.bench_scan import scan_table
 from benchmarks.bench_tracking import tracking_table
@@ -28,6 +29,8 @@ SECTIONS = (
     ("An inventory", inventory_table),
     ("An inventory asked for again", again_table),
     ("What an inventory takes", inventory_memory_table),
+    ("Who holds 100 storages", holders_table),
+    ("What the search for who holds them takes", holders_memory_table),
     ("A cell", cell_table),
     ("nbmem's own memory", memory_table),
 )

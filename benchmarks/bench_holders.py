@@ -7,7 +7,7 @@ its ratio to a bare `gc.get_objects()` of the same round; and the memory that on
 from __future__ import annotations
 
 import gc
-import statistics
+import subprocess
 import sys
 import types
 from pathlib import Path
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 SIZES = (100_000, 1_000_000, 3_000_000)
 FLOOR = "gc.get_objects()"
 LEVELS = 10
+PEAK = "peak"
 COLUMNS = ["other objects", "way", "CPU ms", "× get_objects", "least – most"]
 
 
@@ -65,16 +66,14 @@ def holders_table(rounds: int = 9) -> str:
 
 
 def holders_memory_table() -> str:
-    """Returns the most memory that one search takes, by the number of other objects."""
+    """Returns the most memory that one search takes, each in a process of its own."""
     rows = []
     for size in SIZES:
-        for kind, make in OTHERS.items():
-            others = make(size)
-            made = Scene()
-            peak = _peak_of(made.search)
+        for kind in OTHERS:
+            command = [sys.executable, "-m", "benchmarks.bench_holders", PEAK, kind, str(size)]
+            told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+            peak = int(told)
             rows.append([f"{size:,} {kind}", f"{peak / 2**20:.0f} MiB", f"{peak / size:.0f}"])
-            del others, made
-            gc.collect()
     return markdown(["other objects", "peak of one search", "B an object"], rows)
 
 
@@ -173,15 +172,16 @@ def _spread(mine: Timing, floor: Timing) -> str:
     return f"{min(ratios):.1f} – {max(ratios):.1f}"
 
 
-def _peak_of(act: Callable[[], object]) -> float:
-    """Returns by how many bytes the process's resident memory rises at most: median of five."""
-    peaks = []
-    for _ in range(5):
-        Path("/proc/self/clear_refs").write_text("5", "ascii")
-        before = _read_status("VmRSS")
-        act()
-        peaks.append(_read_status("VmHWM") - before)
-    return statistics.median(peaks)
+def _peak(kind: str, size: int) -> int:
+    """Returns by how many bytes the process's resident memory rises during a search."""
+    others = OTHERS[kind](size)
+    gc.disable()  # a part of the scene is garbage
+    scene = Scene()
+    Path("/proc/self/clear_refs").write_text("5", "ascii")
+    before = _read_status("VmRSS")
+    scene.search()
+    assert len(others) > 0
+    return _read_status("VmHWM") - before
 
 
 def _read_status(name: str) -> int:
@@ -190,11 +190,14 @@ def _read_status(name: str) -> int:
     return int(line.split()[1]) * 1024
 
 
-def main() -> None:
-    print(holders_table(int(sys.argv[1]) if len(sys.argv) > 1 else 9))
+def main(*arguments: str) -> None:
+    if arguments[:1] == (PEAK,):
+        print(_peak(arguments[1], int(arguments[2])))
+        return
+    print(holders_table(int(arguments[0]) if arguments else 9))
     print()
     print(holders_memory_table())
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

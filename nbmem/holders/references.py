@@ -26,7 +26,7 @@ CHUNK = 128
 """Objects asked for their references in one call."""
 BLOCK = 1 << 18
 """References copied before they are sifted."""
-_SPARSE = 12
+_SPARSE = 6
 """Places in the sieve for each object that is looked for, at least."""
 _SIGN, _RANGE = 1 << 31, 1 << 32
 
@@ -146,18 +146,18 @@ class References:
         mask = (1 << (_SPARSE * len(self.objects)).bit_length()) - 1
         wanted = torch.zeros(mask + 1, dtype=torch.bool, device="cpu")
         for items in (self.objects, also):
-            if items:
-                wanted[(_tensor(bytearray(addresses_of(items))) >> 4) & mask] = True
-        keys, positions = [], []
+            for start in range(0, len(items), BLOCK):
+                block = bytearray(addresses_of(items[start : start + BLOCK]))
+                wanted[(_tensor(block) >> 4) & mask] = True
+        keys, positions = array("i"), array("i")
         for start, block in self._blocks():
             shifted = _tensor(block) >> 4
             kept = wanted[shifted & mask].nonzero().squeeze(1)
-            keys.append(shifted[kept].to(torch.int32))
-            positions.append((kept + start).to(torch.int32))
-        if not keys:
-            return array("i"), array("i")
-        ordered, order = torch.cat(keys).sort()
-        return _array(ordered), _array(torch.cat(positions)[order])
+            keys.extend(_array(shifted[kept]))
+            positions.extend(_array(kept + start))
+        del wanted
+        _sort_both(keys, positions)
+        return keys, positions
 
     def _blocks(self) -> Iterator[tuple[int, bytearray]]:
         """Goes through the addresses of all references, with the position of each first one."""
@@ -190,7 +190,19 @@ def _tensor(block: bytearray) -> torch.Tensor:
 
 
 def _array(tensor: torch.Tensor) -> array[int]:
+    """Returns the lower 32 bits of each number."""
     copy = array("i", bytes(4 * len(tensor)))
     if copy:
         torch.frombuffer(copy, dtype=torch.int32).copy_(tensor)
     return copy
+
+
+def _sort_both(keys: array[int], others: array[int]) -> None:
+    """Sorts the keys in place, and the others in the same order."""
+    if keys:
+        first = torch.frombuffer(keys, dtype=torch.int32)
+        second = torch.frombuffer(others, dtype=torch.int32)
+        ordered, order = first.sort()
+        first.copy_(ordered)
+        del ordered
+        second.copy_(second[order])
