@@ -50,21 +50,24 @@ def with_growth(findings: Sequence[Finding], moment: Moment) -> list[Finding]:
     What several runs of one cell left with one kind of holder counts together: five entries of the
     output cache are one growth.
     """
-    growths = {}
+    cells = _growing_cells(moment)
     alike: dict[tuple[str, str, int | None], list[int]] = defaultdict(list)
-    for finding in findings:
-        alike[finding.kind, finding.holder, _cell_of(finding.keys, moment)] += finding.keys
-    for (kind, holder, cell), keys in alike.items():
-        growths[kind, holder, cell] = None if cell is None else _growth(cell, keys, moment)
+    places = [(f.kind, f.holder, _cell_of(f.keys, cells, moment)) for f in findings]
+    for place, finding in zip(places, findings, strict=True):
+        alike[place] += finding.keys
+    growths = {
+        place: None if place[2] is None else _growth(place[2], keys, moment)
+        for place, keys in alike.items()
+    }
     return [
-        replace(f, growth=f.growth or growths[f.kind, f.holder, _cell_of(f.keys, moment)])
-        for f in findings
+        replace(finding, growth=finding.growth or growths[place])
+        for place, finding in zip(places, findings, strict=True)
     ]
 
 
-def _cell_of(keys: Sequence[int], moment: Moment) -> int | None:
+def _cell_of(keys: Sequence[int], cells: Sequence[int], moment: Moment) -> int | None:
     """Returns the growing cell of which runs made all of the storages."""
-    for cell in _growing_cells(moment):
+    for cell in cells:
         if all(moment.run_of(key, cell) is not None for key in keys):
             return cell if _grows(moment.runs[cell], keys, moment) else None
     return None
