@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import types
 from collections import deque
+from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from nbmem.heap.scan import find_instances
+from nbmem.holders.loose import CYCLE, below, called_by_c, part_of_graph
 from nbmem.holders.search import Found, search_holders
 from nbmem.holders.ties import ROOT, Tie, Ties
 from nbmem.inventory.paths import Step
@@ -23,10 +25,6 @@ _FIELDS = vars(BaseException)
 _traceback_of = _FIELDS["__traceback__"].__get__
 _cause_of = _FIELDS["__cause__"].__get__
 _context_of = _FIELDS["__context__"].__get__
-
-
-CYCLE = "a cycle through an autograd graph"
-"""Cut of what keeps itself alive by its own graph: no collector breaks it."""
 
 
 def find_others(
@@ -117,19 +115,33 @@ def _take(ties: Ties, found: Found, cyclic: dict[int, Any], in_graphs: Container
             ties.objects.setdefault(id(holder), holder)
             ties.add(held, Tie(id(holder), None, None, edge.kind, edge.text))
     for vertex, (kind, text) in found.roots.items():
+        if kind == "thread" and id(objects[vertex]) in ties.incoming:
+            continue  # a root speaks of the thread already
         ties.add(objects[vertex], Tie(ROOT, None, None, kind, text))
     alive = ties.reached_from(key for key, _ in ties.outgoing.get(ROOT, ()))
     found.unreachable -= {at for at in found.unreachable if id(objects[at]) in alive}
     for vertex in _tops(found):
         ties.add(objects[vertex], Tie(ROOT, None, None, "garbage", _garbage(objects[vertex])))
-    for vertex in found.loose:
-        thing = objects[vertex]
-        if vertex in found.roots or ties.incoming.get(id(thing)):
+    _take_loose(ties, found, cyclic, in_graphs)
+
+
+def _take_loose(
+    ties: Ties, found: Found, cyclic: dict[int, Any], in_graphs: Container[int]
+) -> None:
+    """Lets a chain begin at what only C code refers to, unless another one leads there."""
+    reached = ties.reached_from(key for key, _ in ties.outgoing.get(ROOT, ()))
+    for vertex in sorted(found.loose):
+        thing = found.objects[vertex]
+        if id(thing) in reached or vertex in found.roots:
             continue
-        if id(thing) in cyclic:
-            ties.add(thing, Tie(ROOT, None, None, "cycle", CYCLE))
-        elif id(thing) not in in_graphs:
-            ties.add(thing, Tie(ROOT, None, None, "cpp", "C++ code"))
+        part = part_of_graph(thing, below(ties, thing))
+        if id(thing) in cyclic or part:
+            ties.add(thing, Tie(ROOT, None, part, "cycle", CYCLE))
+        elif id(thing) not in in_graphs and type(thing) is not Context:
+            ties.add(thing, Tie(ROOT, None, None, *called_by_c(thing)))
+        else:
+            continue
+        reached |= ties.reached_from([id(thing)])
 
 
 def _is_known(ties: Ties, held: Any, holder: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,7 +14,7 @@ from nbmem.holders.words import pattern_of_way
 from nbmem.records import GraphFact
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable
+    from collections.abc import Container, Iterable, Mapping
 
     from nbmem.heap import HeapScan
     from nbmem.holders.index import StorageIndex
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from nbmem.holders.ties import Ties
     from nbmem.holders.ways import Way
     from nbmem.holders.words import WordWriter
+
+
+MadeAt = Callable[[int], "tuple[int, int] | None"]
 
 
 class GraphGroups:
@@ -34,15 +38,23 @@ class GraphGroups:
         self.cyclic: dict[int, Any] = {}
         """By `id`: tensors without a known holder that their own graph keeps alive."""
 
-    def read(self, scan: HeapScan, index: StorageIndex) -> None:
-        """Reads what the graphs of all tensors keep."""
+    def read(self, scan: HeapScan, index: StorageIndex, nodes: Mapping[int, int | None]) -> None:
+        """Reads what the graphs of all tensors keep, and of bare nodes.
+
+        Args:
+            scan: whose graph it is.
+            index: which storages tensors show.
+            nodes: where the graph of each bare node begins, by the `id` of the node.
+        """
         begun = scan.graph.begun()
+        begun.update((key, at) for key, at in nodes.items() if at is not None)
         for key in begun:
             for group in self._groups_of(key):
                 group.roots.append(key)
         for group in self._groups.values():
             read_group(scan, group, begun, index.serials_of)
-        self.cyclic = find_cycles(scan, [key for key in begun if key not in self._ties.objects])
+        loose = [key for key in scan.graph.begun() if key not in self._ties.objects]
+        self.cyclic = find_cycles(scan, loose)
 
     def all(self) -> Iterable[Group]:
         """Returns the groups."""
@@ -65,20 +77,20 @@ class GraphGroups:
         return self._groups.setdefault((cut, wanted), Group(cut, holder, wanted))
 
     def facts(
-        self, needed: Container[int], index: StorageIndex, made_in: Callable[[int], int | None]
+        self, needed: Container[int], index: StorageIndex, made_at: MadeAt
     ) -> Iterable[GraphFact]:
         """Goes through the facts about graphs of tensors that values need.
 
         Args:
             needed: serials of storages that some value needs.
             index: which storages tensors show.
-            made_in: serial of the record that first showed a storage, by the storage's serial.
+            made_at: when a storage was made, as in `open_web`.
         """
         for group in self._groups.values():
             keys = tuple(serial for serial in group.saved if serial not in needed)
             if group.wanted and keys:
                 newest = max(keys)
-                ran = _is_backpropagated(self._leaves(group), made_in(newest), index, made_in)
+                ran = _is_backpropagated(self._leaves(group), made_at(newest), index, made_at)
                 yield GraphFact(
                     *(group.cut, group.holder, len(group.roots), keys, newest, group.stepped, ran)
                 )
@@ -98,12 +110,11 @@ def _cut_of_value(way: Way) -> tuple[str, str]:
 
 
 def _is_backpropagated(
-    leaves: list[Any],
-    made: int | None,
-    index: StorageIndex,
-    made_in: Callable[[int], int | None],
+    leaves: list[Any], made: tuple[int, int] | None, index: StorageIndex, made_at: MadeAt
 ) -> bool:
-    """Returns whether all gradients of the leaves were made by a later cell than the graph."""
-    gradients = [gradient for leaf in leaves if (gradient := gradient_of(leaf)) is not None]
-    cells = [made_in(serial) for gradient in gradients for serial in index.serials_of(gradient)]
-    return bool(cells) and made is not None and all(c is not None and c > made for c in cells)
+    """Returns whether all leaves have gradients, each made after the graph was."""
+    gradients = [gradient_of(leaf) for leaf in leaves]
+    if made is None or not gradients or any(gradient is None for gradient in gradients):
+        return False
+    times = [made_at(serial) for gradient in gradients for serial in index.serials_of(gradient)]
+    return all(time is not None and time > made for time in times)

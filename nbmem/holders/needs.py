@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from nbmem.holders.index import is_tensor
-from nbmem.holders.wanted import find_wanted, wants
+from nbmem.holders.wanted import NOT, find_wanted, living_classes, state_along, wants
 from nbmem.holders.ways import ways_to
-from nbmem.inventory.paths import Step
 
 if TYPE_CHECKING:
     from collections.abc import Container
@@ -28,6 +27,7 @@ class Needs:
     def __init__(self, ties: Ties, used: Container[str]) -> None:
         self.states = find_wanted(ties, roots=used)
         self.besides_optimizers = find_wanted(ties, roots=used, without_optimizers=True)
+        self._living = living_classes(ties)
         self._ties = ties
         self._used = used
         self._used_holders: set[int] = set()
@@ -56,14 +56,11 @@ class Needs:
 
     def needs(self, way: Way) -> bool:
         """Returns whether it is by this way that a value needs the tensor at its end."""
-        first, last = way.ties[0], way.objects[-1]
         if id(way.objects[0]) in self._used_holders:
             return True
-        if first.step is Step.OUTPUT or (first.step is Step.ROOT and first.key not in self._used):
-            return False
-        if not all(self.states.get(id(thing), 0) for thing in way.objects):
-            return False
-        return not is_tensor(last) or wants(self.states[id(last)], last)
+        steps = zip(way.ties, way.objects, strict=True)
+        state, last = state_along(steps, self._living, self._used), way.objects[-1]
+        return wants(state, last) if is_tensor(last) else state > NOT
 
     def ways_of_values(self, thing: Any) -> list[Way]:
         """Returns the ways by which values need an object, shortest first."""

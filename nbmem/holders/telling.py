@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 from typing import TYPE_CHECKING, Any
 
 from nbmem.holders.ways import Way, ways_to
 from nbmem.holders.web import CutPoint
+from nbmem.holders.words import Cut, WordWriter
+from nbmem.inventory.paths import Step
 from nbmem.records import Chain, HeldStorage, PathStep, SuspendedFact
 
 if TYPE_CHECKING:
@@ -15,7 +18,6 @@ if TYPE_CHECKING:
     from nbmem.holders.needs import Needs
     from nbmem.holders.saved import Group
     from nbmem.holders.ties import Ties
-    from nbmem.holders.words import WordWriter
 
 _COMPARED = 8
 """Cut points looked back at for one that was noted already."""
@@ -38,10 +40,12 @@ class Teller:
         """Tells every way to one tensor of a storage."""
         ways, more = ways_to(self._ties, thing)
         self._more[serial] = self._more.get(serial, 0) + more
-        for way in ways:
-            needed = self._needs.needs(way)
-            cut = self._writer.find_cut(way, wanted=needed)
-            self._note(serial, self._writer.write(way, cut, wanted=needed), way, cut.at)
+        needed = [self._needs.needs(way) for way in ways]
+        cuts = [self._writer.find_cut(w, wanted=n) for w, n in zip(ways, needed, strict=True)]
+        if not any(needed):
+            cuts = _in_common(ways, cuts)
+        for way, cut, is_needed in zip(ways, cuts, needed, strict=True):
+            self._note(serial, self._writer.write(way, cut, wanted=is_needed), way, cut.at)
 
     def tell_saved(self, serial: int, group: Group) -> None:
         """Tells by which tensors' graphs of one group a storage is kept."""
@@ -68,7 +72,7 @@ class Teller:
 
     def held(self, ref: StorageRef, *, wanted: bool) -> HeldStorage:
         """Returns what was told of one storage."""
-        chains = self._chains.get(ref.serial) or [_UNSEEN]
+        chains = self._chains.get(ref.serial) or [_FROZEN if gc.get_freeze_count() else _UNSEEN]
         chains = sorted(chains, key=lambda chain: len(chain.steps))
         more = self._more.get(ref.serial, 0)
         return HeldStorage(ref.serial, ref.bytes, tuple(chains), more, wanted)
@@ -84,9 +88,28 @@ class Teller:
             yield SuspendedFact(cut, holder, tuple(sorted(keys)), max(keys))
 
 
+def _in_common(ways: list[Way], cuts: list[Cut]) -> list[Cut]:
+    """Returns one cut for all ways where they all lead through what is acted upon there."""
+    if len({cut.text for cut in cuts}) < 2:
+        return cuts
+    ids = [_ids_of(way) for way in ways]
+    for way, cut in zip(ways, cuts, strict=True):
+        key = id(way.objects[cut.at])
+        if key != ids[0][-1] and all(key in one for one in ids):
+            holder = next((c.holder for w, c in zip(ways, cuts, strict=True) if _of_root(w)), None)
+            return [Cut(one.index(key), holder or cut.holder, cut.text) for one in ids]
+    return cuts
+
+
+def _of_root(way: Way) -> bool:
+    """Returns whether a way begins where callbacks are registered, which says most."""
+    return way.ties[0].step is Step.ROOT
+
+
 def _ids_of(way: Way) -> list[int]:
     """Objects of the user's are told apart by identity: their `==` may be anything."""
     return list(map(id, way.objects))
 
 
+_FROZEN = Chain((PathStep("frozen", "what gc.freeze() hid"),), "frozen", False, "gc.freeze()")
 _UNSEEN = Chain((PathStep("cpp", "C++ code that torch shows nobody"),), "cpp", False, "C++ code")

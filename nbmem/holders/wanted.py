@@ -18,7 +18,7 @@ from nbmem.holders.ties import ROOT, Tie, Ties
 from nbmem.inventory.paths import Step
 
 if TYPE_CHECKING:
-    from collections.abc import Container
+    from collections.abc import Container, Iterable
 
 NOT, HIDDEN, PART, VALUE = range(4)
 """Not needed; inside a container that only a function knows; part of something that is needed (a
@@ -30,6 +30,8 @@ _HOOKED = (torch.nn.Module, torch.Tensor, torch.optim.Optimizer)
 _WHOLE = (torch.Tensor, torch.UntypedStorage, torch.nn.Module, torch.optim.Optimizer)
 _GROWING = (list, dict, set, deque)
 _BUFFERS = frozenset(("_tee_dataobject", "_tee", "cycle", "_lru_cache_wrapper"))
+_WAITING = frozenset(("SimpleQueue", "Future"))
+"""What somebody else puts something into, to be taken out once."""
 _is_leaf = vars(torch._C.TensorBase)["is_leaf"].__get__
 _requires_grad = vars(torch._C.TensorBase)["requires_grad"].__get__
 
@@ -49,7 +51,7 @@ def find_wanted(
         roots: texts of roots other than variables whose objects are in use.
         without_optimizers: do not go through optimizers: what is left is needed besides them.
     """
-    living = _living_classes(ties)
+    living = living_classes(ties)
     found: dict[int, int] = {}
     queue = deque[int]()
 
@@ -59,8 +61,7 @@ def find_wanted(
             queue.append(key)
 
     for key, tie in ties.outgoing.get(ROOT, ()):
-        named = tie.step is Step.VARIABLE and not is_throwaway(tie.key)
-        reach(key, VALUE if named or tie.key in roots else NOT)
+        reach(key, _state_at(tie, roots))
     while queue:
         key = queue.popleft()
         holder, state = ties.objects[key], found[key]
@@ -69,6 +70,33 @@ def find_wanted(
         for child, tie in ties.outgoing.get(key, ()):
             reach(child, _state_of(state, holder, tie, ties.objects[child], living))
     return found
+
+
+def state_along(
+    steps: Iterable[tuple[Tie, Any]], living: set[int], roots: Container[str] = ()
+) -> int:
+    """Returns how a way needs what it leads to.
+
+    Args:
+        steps: the ties from the root down, each with the object that it leads to.
+        living: see `living_classes`.
+        roots: see `find_wanted`.
+    """
+    holder, state = None, NOT
+    for tie, thing in steps:
+        if tie.holder == ROOT:
+            state = _state_at(tie, roots)
+        else:
+            state = _state_of(state, holder, tie, thing, living)
+        if state == NOT:
+            return NOT
+        holder = thing
+    return state
+
+
+def _state_at(tie: Tie, roots: Container[str]) -> int:
+    named = tie.step is Step.VARIABLE and not is_throwaway(tie.key)
+    return VALUE if named or tie.key in roots else NOT
 
 
 def wants(state: int, thing: Any) -> bool:
@@ -82,6 +110,8 @@ def wants(state: int, thing: Any) -> bool:
 
 def _state_of(state: int, holder: Any, tie: Tie, child: Any, living: set[int]) -> int:
     kind, step = type(holder), tie.step
+    if step is None:
+        return NOT  # found by looking upwards: no value leads there
     if step in _BEYOND or (step is Step.INSIDE_AT and kind.__name__ in _BUFFERS):
         return NOT
     if step is Step.GRADIENT:
@@ -104,14 +134,14 @@ def _as_part(child: Any) -> int:
     kind = type(child)
     if issubclass(kind, _WHOLE):
         return VALUE
-    return HIDDEN if issubclass(kind, _GROWING) else PART
+    return HIDDEN if issubclass(kind, _GROWING) or kind.__name__ in _WAITING else PART
 
 
 def _is_hooks(name: object) -> bool:
     return type(name) is str and name.endswith("_hooks")
 
 
-def _living_classes(ties: Ties) -> set[int]:
+def living_classes(ties: Ties) -> set[int]:
     """Returns the ids of classes with containers of their own of which an instance lives."""
     classes: list[Any] = []
     for key, ways in ties.outgoing.items():

@@ -81,7 +81,7 @@ class Weaver:
         names: Mapping[str, object],
         outputs: Mapping[str, object],
         asked: Collection[int],
-        made_in: Callable[[int], int | None],
+        made_at: Callable[[int], tuple[int, int] | None],
         budget: float | None,
     ) -> Web:
         """Returns the web; see `open_web`."""
@@ -91,10 +91,11 @@ class Weaver:
             complete = not self._notes or all(note.code != "budget" for note in self._notes)
             self._writer = WordWriter(outputs, self._roots)
             with scan_heap(self._table, first=first) as scan:
+                nodes = dict(zip(map(id, first), scan.roots, strict=True))
                 first.clear()
-                self._read(scan)
+                self._read(scan, nodes)
             gradients, states, views = self._read_facts()
-            graphs = tuple(self._groups.facts(self._needed, self._index, made_in))
+            graphs = tuple(self._groups.facts(self._needed, self._index, made_at))
             self._search()
             teller = self._tell(asked)
             held = [
@@ -143,14 +144,15 @@ class Weaver:
         self._ties = tie_up(trail, texts)
         self._notes += trail.notes
 
-    def _read(self, scan: HeapScan) -> None:
+    def _read(self, scan: HeapScan, begun: Mapping[int, int | None]) -> None:
         things = [thing for thing in self._ties.objects.values() if is_tensor(thing)]
         self._index.take(scan, things)
         used = {text for text, root in self._roots.items() if root.kind in _USED}
         self._needs = Needs(self._ties, used)
         self._needed = self._needs.storages(self._index)
         self._groups = GraphGroups(self._ties, self._needs, self._writer)
-        self._groups.read(scan, self._index)
+        bare = {key: at for key, at in begun.items() if not is_tensor(self._ties.objects.get(key))}
+        self._groups.read(scan, self._index, bare)
         self._notes += scan.notes
 
     # -- facts -------------------------------------------------------------------------------

@@ -87,7 +87,7 @@ def open_web(
     output_cache: Mapping[str, object] | None = None,
     roots: Sequence[Root] = (),
     asked: Collection[int] = (),
-    made_in: Callable[[int], int | None] = lambda _: None,
+    made_at: Callable[[int], tuple[int, int] | None] = lambda _: None,
     threshold: int = 0,
     budget: float | None = None,
     explained: Collection[int] = (),
@@ -100,7 +100,8 @@ def open_web(
         output_cache: IPython's copies of shown values, by the expression that reads each.
         roots: what else holds things: tracebacks, threads, callbacks.
         asked: serials of storages whose chains are told whether or not they are needed.
-        made_in: serial of the record that first showed a storage, by the storage's serial.
+        made_at: when a storage was made, by its serial: the serial of the record that first showed
+            it and its place among what that record saw made (0 where nobody saw it being made).
         threshold: bytes below which facts about one storage are not worth telling.
         budget: seconds for walking names; None: as long as it takes.
         explained: ids of holders that names, shown values and roots speak of: IPython's dicts.
@@ -112,7 +113,7 @@ def open_web(
     try:
         with bare_torch():
             weaver = Weaver(table, roots, threshold, explained)
-            return weaver.weave(names, output_cache or {}, asked, made_in, budget)
+            return weaver.weave(names, output_cache or {}, asked, made_at, budget)
     finally:
         if collecting:
             gc.enable()

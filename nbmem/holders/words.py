@@ -132,9 +132,13 @@ class WordWriter:
         if first.step is Step.VARIABLE and is_throwaway(first.key):
             return Cut(0, "throwaway_name", str(first.key))
         frame = _first_of(way, types.FrameType)
-        if frame is not None and first.step is not Step.ROOT:
+        if frame is not None and first.step is not Step.ROOT and first.step is not None:
             return Cut(frame, "saved_frame", self._text(way, frame + 1))
         kind = self._kind_of(first) or "unknown"
+        if kind == "cycle" and first.key == "hook":
+            return Cut(0, "hook", self._first(way).text)
+        if kind == "module" and len(way.ties) > 2:
+            return Cut(1, "container", self._text(way, 2))
         return Cut(0, _HOLDER_OF.get(kind, kind), self._first(way).text)
 
     def _kind_of(self, tie: Any) -> str:
