@@ -78,7 +78,7 @@ CONCURRENT = (
             "    jobs.put(probe(torch.ones(2**18)).shape)",
         ),
         "ASIDE['stop']();",
-        path=("worker", "'jobs'"),
+        path=("worker", "jobs"),
         made_by=2,
         target="found",
     ),
@@ -105,24 +105,28 @@ CONCURRENT = (
         after="told = send(torch.ones(3))",
     ),
     Scenario(
-        "a future in a closure",
+        "a future that only a thread knows",
         "forgotten_reference",
         "future",
         """
-        import concurrent.futures
+        import concurrent.futures, threading
+        def work(job, go):
+            go.wait()
         def start():
-            done = concurrent.futures.Future()
-            done.set_result(probe(torch.ones(2**18)))
-            return lambda: done.done()
+            job, go = concurrent.futures.Future(), threading.Event()
+            job.set_result(probe(torch.ones(2**18)))
+            thread = threading.Thread(target=work, args=(job, go), name="waiter", daemon=True)
+            thread.start()
+            later(aside("stop", lambda: (go.set(), join("waiter"))))
         # %%
-        ready = start()
+        start()
         """,
         (
-            "    done.set_result(probe(torch.ones(2**18)))",
-            "    done.set_result(probe(torch.ones(2**18)).shape)",
+            "    job.set_result(probe(torch.ones(2**18)))",
+            "    job.set_result(probe(torch.ones(2**18)).shape)",
         ),
-        "del ready",
-        path=("ready", "'done'"),
+        "ASIDE['stop']();",
+        path=("waiter", "job"),
         made_by=2,
         target="found",
     ),
@@ -141,6 +145,10 @@ CONCURRENT = (
         await asyncio.sleep(0)
         loop = asyncio.get_running_loop()
         later(lambda: (go.set(), [loop.run_until_complete(asyncio.sleep(0)) for _ in "12"]))
+        # %%
+        number = 1
+        # %%
+        number += 1
         """,
         ("    batch = probe(torch.ones(2**18))", "    batch = probe(torch.ones(2**18)).shape"),
         "[loop.run_until_complete(asyncio.sleep(0)) for _ in (go.set(), 1)]",

@@ -114,10 +114,10 @@ GRAPHS = (
             def __init__(self):
                 super().__init__()
                 self.weight = nn.Parameter(torch.ones(2**18))
-                self.parts = {}
+                self.loss = None
             def forward(self):
-                self.parts['loss'] = probe((self.weight * self.weight).exp()).sum()
-                return self.parts['loss']
+                self.loss = probe((self.weight * self.weight).exp()).sum()
+                return self.loss
         model = Net()
         opt = torch.optim.SGD(model.parameters(), lr=0.125)
         # %%
@@ -125,8 +125,8 @@ GRAPHS = (
         opt.step()
         """,
         ("model().backward(retain_graph=True)", "model().backward()"),
-        "model.parts['loss'] = model.parts['loss'].detach()",
-        path=("model.parts['loss']", "graph", "ExpBackward0"),
+        "model.loss = model.loss.detach()",
+        path=("model.loss", "graph", "ExpBackward0"),
         made_by=2,
         after="opt.zero_grad(); model().backward(); opt.step(); told = float(model.weight.sum())",
     ),

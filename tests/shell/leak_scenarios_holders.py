@@ -166,7 +166,7 @@ CALLBACKS = (
             "    seen = [probe(torch.ones(2**18)).shape]",
         ),
         "button._click_handlers.callbacks[0].__closure__[0].cell_contents.clear()",
-        path=("button", "'seen'"),
+        path=("Button", "'seen'"),
         made_by=2,
         target="leak",
         after="told = button.description",

@@ -42,7 +42,7 @@ VIEWS = (
     Scenario(
         "a slice of a batch",
         "oversized_view",
-        "container",
+        "tensor_attribute",
         """
         def load():
             return probe(torch.arange(2.0**18)).view(256, 1024)
@@ -78,7 +78,7 @@ VIEWS = (
     Scenario(
         "the last hidden state",
         "oversized_view",
-        "container",
+        "tensor_attribute",
         """
         torch.manual_seed(0)
         gru = nn.GRU(16, 64, batch_first=True)
@@ -128,6 +128,7 @@ GROWTH = (
         lost=("seen",),
         by_name=True,
         growth=MIB,
+        spoken_of=3 * MIB,
     ),
     Scenario(
         "a dict that takes a model with each run",
@@ -159,5 +160,6 @@ GROWTH = (
         lost=("models",),
         by_name=True,
         growth=MIB,
+        spoken_of=3 * MIB,
     ),
 )

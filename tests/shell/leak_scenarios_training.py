@@ -48,6 +48,8 @@ TRAINING = (
         "net[1].weight.grad = None",
         path=("net", "weight.grad"),
         made_by=2,
+        target="leak",
+        cost=("another step of opt",),
         lost=("net.1.weight.grad", "opt.groups.0.params.2.grad"),
         after="told = [first, train(), train()]",
         by_name=True,

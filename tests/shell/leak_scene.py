@@ -44,6 +44,10 @@ class Scenario:
     by_name: bool = False
     """The storages can be reached by plain names: what makes them a leak is something else."""
     growth: int | None = None
+    """Bytes that each run of a cell adds."""
+    spoken_of: int | None = None
+    """Bytes of the finding, where they are not all that the cure frees: what the newest run put
+    into a list is no leak yet."""
 
     @property
     def cells(self):
@@ -57,6 +61,11 @@ class Scenario:
         (place,) = [n for n, line in enumerate(lines) if line == old]
         lines[place] = new
         return split_cells("\n".join(lines))
+
+    @property
+    def told_bytes(self):
+        """Bytes that the findings speak of: what comes back."""
+        return self.spoken_of or self.bytes - self.left
 
     @property
     def fails(self):

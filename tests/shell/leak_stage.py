@@ -13,6 +13,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 IMPORTS = "import torch; from torch import nn"
+LOADING = ("%load_ext nbmem", "%gpumem on", "%config NbMem.name_budget = 60")
+"""Time enough to look at everything on a machine that does other work too."""
 
 
 class MadeStorages(TorchDispatchMode):
@@ -46,15 +48,17 @@ class Stage:
         self.loaded = loaded
         self.made = MadeStorages()
         self.counts = []
-        for cell in (IMPORTS, *(("%load_ext nbmem", "%gpumem on") if loaded else ())):
+        self.plays = 0
+        for cell in (IMPORTS, *(LOADING if loaded else ())):
             self.run(cell)
 
     def play(self, cells, *, fails=False):
         """Runs the cells of a scene; a source met before is the same cell run again."""
         gc.collect()
         self.counts = []
+        self.plays += 1
         for cell in cells:
-            cell_id = f"cell-{cells.index(cell)}-{hash(cells)}"
+            cell_id = f"cell-{cells.index(cell)}-of-play-{self.plays}"
             self.counts.append(self.run(cell, fails=fails, cell_id=cell_id))
 
     def run(self, cell, *, fails=False, **options):
