@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
+import gc
 import logging
 import types
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
 
 _CONTAINERS = (list, dict, set, deque)
 _ERRORS = (BaseException, types.TracebackType, types.FrameType)
+_CALLABLE = (types.FunctionType, types.MethodType, types.BuiltinFunctionType)
 LEFT_ALONE = {
     "thread": "it runs: what it holds goes when it ends",
     "async_task": "a task is never ended from here: `task.cancel()` does",
@@ -208,9 +211,11 @@ class Cutter:
 
     def _take_callback(self, point: CutPoint) -> str:
         callback = point.way.objects[0]
-        self._work.acts["callback", id(callback)] = partial(
-            unregister_callback, callback, point.cut
-        )
+        of_atexit = point.way.ties[0].step is None and type(callback) in _CALLABLE
+        if not of_atexit and all(one is not callback for one in gc.callbacks):
+            return "whoever set it has to take it back"
+        act = partial(unregister_callback, callback, point.cut)
+        self._work.acts["callback", id(callback)] = act
         return ""
 
     def _take_finalizer(self, point: CutPoint) -> str:
@@ -229,10 +234,10 @@ class Cutter:
         return self._take_container(point)
 
     def _take_context(self, point: CutPoint) -> str:
-        for tie, thing in zip(point.way.ties, point.way.objects, strict=True):
-            if tie.step is Step.CONTEXT:
-                act = partial(reset_variable, thing, f"context variable {tie.key!r}")
-                self._work.acts["context", id(thing)] = act
+        for variable, value in contextvars.copy_context().items():
+            if any(thing is value for thing in point.way.objects):
+                name = f"context variable {variable.name!r}"
+                self._work.acts["context", id(value)] = partial(reset_variable, value, name)
                 return ""
         return "the variable was not found"
 
@@ -332,8 +337,3 @@ def words_of(point: CutPoint, *, graph: bool) -> str:
     if graph:
         return f"detach {point.cut}: the numbers stay"
     return _WORDS.get(point.holder, "empty {cut}").format(cut=point.cut)
-
-
-def needs_collecting(points: Sequence[CutPoint]) -> bool:
-    """Returns whether any of these is garbage."""
-    return any(point.holder in ("garbage", "frozen") for point in points)

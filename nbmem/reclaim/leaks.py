@@ -20,7 +20,7 @@ from nbmem.reclaim.cutting import Cutter, words_of
 from nbmem.reclaim.detaching import Target
 from nbmem.reclaim.names import Holdings
 from nbmem.reclaim.outcome import count_of, list_of
-from nbmem.reclaim.views import shrunk_bytes
+from nbmem.reclaim.views import shrunk_bytes, why_not_shrink
 from nbmem.reclaim.work import Work
 from nbmem.records import ReclaimReport
 from nbmem.units import format_bytes
@@ -59,6 +59,15 @@ class _Plan:
     """Of these, but for the new storages that take their place; None where that is unknown."""
     unsure: bool = False
     """A variable goes: how much comes back with it is not worked out."""
+    views: list[tuple[Leak, list[Target]]] = field(default_factory=list)
+    """Small views of large storages, until it is known whether they can be moved."""
+
+    def promise(self, leak: Leak, words: str) -> None:
+        """Notes that a leak goes."""
+        self.planned.append(f"{words}: {format_bytes(leak.bytes)}")
+        self.keys.update(dict.fromkeys(leak.storages))
+        if leak.cost:
+            self.costs[leak.cost] = None
 
 
 def plan_reclaim(
@@ -149,6 +158,7 @@ def _make_plan(
         _weigh(plan, live)
     except BaseException:
         plan.work.clear()
+        plan.views.clear()
         raise
     return plan
 
@@ -161,7 +171,8 @@ class _Planner:
         self._web = web
         self._outputs = holdings.outputs
         self._graphs = {fact.cut for fact in web.holders.graphs}
-        self._cutter = Cutter(plan.work, holdings.shell, namespace_of(holdings))
+        self._shell = holdings.shell
+        self._names = namespace_of(holdings)
 
     def take(self, choice: Choice) -> None:
         """Takes up everything chosen, and what goes along with it."""
@@ -170,7 +181,10 @@ class _Planner:
         for leak in choice.leaks:
             self._take_leak(leak)
         for cut in choice.cuts:
-            if words := self._take_cut(cut, cycle=False):
+            work = Work()
+            if words := self._take_cut(cut, work, cycle=False):
+                plan.work.merge(work)
+                plan.cuts.add(cut)
                 plan.planned.append(words)
         for name in choice.variables:
             plan.work.variables[name] = None
@@ -182,62 +196,70 @@ class _Planner:
         self._count_along()
 
     def _take_leak(self, leak: Leak) -> None:
-        words = self._words(leak)
-        if words:
-            self._plan.planned.append(f"{words}: {format_bytes(leak.bytes)}")
-            self._plan.keys.update(dict.fromkeys(leak.storages))
-            if leak.cost:
-                self._plan.costs[leak.cost] = None
-
-    def _words(self, leak: Leak) -> str:
-        """Adds what frees a leak to the work; returns it in words, empty where it is refused."""
         if leak.kind == "oversized_view":
-            return self._take_views(leak)
+            self._plan.views.append((leak, self._views(leak)))
+            return
+        work = Work()
+        words = self._words(leak, work)
+        if words:
+            self._plan.work.merge(work)
+            self._plan.promise(leak, words)
+
+    def _words(self, leak: Leak, work: Work) -> str:
+        """Adds what frees a leak to the work; returns it in words, empty where it is refused."""
         if leak.kind == "unused_gradient":
-            return self._take_gradients(leak)
+            return self._take_gradients(leak, work)
         if leak.holder == "optimizer" and leak.cuts[0] in self._web.optimizers:
-            return self._take_state(leak.cuts[0])
+            return self._take_state(leak.cuts[0], work)
         cycle = leak.kind == "autograd_cycle"
-        said = [self._take_cut(cut, cycle=cycle) for cut in leak.cuts]
-        return ", ".join(said) if all(said) else ""
+        said = [self._take_cut(cut, work, cycle=cycle) for cut in leak.cuts]
+        if not all(said):
+            return ""
+        self._plan.cuts.update(leak.cuts)
+        return ", ".join(dict.fromkeys(said))
 
-    def _take_views(self, leak: Leak) -> str:
-        names = list(leak.cuts)
-        for key in leak.storages:
-            tensors = self._web.tensors.get(key, [])
-            for at, tensor in enumerate(tensors):
-                name = names[at] if at < len(names) else "a view"
-                self._plan.work.views.append(Target(name, tensor))
-        return f"give {list_of(names)} a storage of just the size"
+    def _views(self, leak: Leak) -> list[Target]:
+        tensors = [tensor for key in leak.storages for tensor in self._web.tensors.get(key, ())]
+        names = [*leak.cuts, *["a view"] * len(tensors)]
+        return [Target(name, tensor) for name, tensor in zip(names, tensors, strict=False)]
 
-    def _take_gradients(self, leak: Leak) -> str:
+    def _take_gradients(self, leak: Leak, work: Work) -> str:
         owners = [owner for key in leak.storages for owner in self._web.owners.get(key, ())]
-        self._plan.work.gradients += owners
+        work.gradients += owners
         return f"set {count_of(len(owners), 'gradient')} to None"
 
-    def _take_state(self, name: str) -> str:
+    def _take_state(self, name: str, work: Work) -> str:
         lost = self._web.lost.get(name, [])
-        self._plan.work.states.append((self._web.optimizers[name], list(lost)))
+        work.states.append((self._web.optimizers[name], list(lost)))
         return f"take {count_of(len(lost), 'parameter')} with their state out of {name}"
 
-    def _take_cut(self, cut: str, *, cycle: bool) -> str:
+    def _take_cut(self, cut: str, work: Work, *, cycle: bool) -> str:
         points = [point for point in self._web.cuts(cut) if not point.chain.wanted]
         if cycle:
             points = [point for point in points if _is_cycle(point)]
         if not points:
-            self._plan.refused.append(f"{cut}: nothing that could be cut was found there")
-            return ""
-        graph = cut in self._graphs
+            return self._take_garbage(cut, work)
+        cutter, graph = Cutter(work, self._shell, self._names), cut in self._graphs
         for point in points:
-            reason = "" if cycle else self._cutter.take(point, graph=graph)
+            reason = "" if cycle else cutter.take(point, graph=graph)
             if cycle:
-                self._cutter.take_cycle(point)
+                cutter.take_cycle(point)
             if reason:
                 self._plan.refused.append(f"{cut}: {reason}")
                 return ""
-        self._plan.work.collect |= cycle
-        self._plan.cuts.add(cut)
+        work.collect |= cycle
         return f"cut {cut}, then gc.collect()" if cycle else words_of(points[0], graph=graph)
+
+    def _take_garbage(self, cut: str, work: Work) -> str:
+        """What only the collector can reach: there is no object to act upon."""
+        chains = [chain for held in self._web.holders.held for chain in held.chains]
+        holders = {chain.holder for chain in chains if chain.cut == cut}
+        if not holders or not holders <= set(_GARBAGE):
+            self._plan.refused.append(f"{cut}: nothing that could be cut was found there")
+            return ""
+        work.collect = True
+        work.unfreeze |= "frozen" in holders
+        return "gc.unfreeze(), then gc.collect()" if work.unfreeze else "gc.collect()"
 
     def _count_along(self) -> None:
         """Counts the storages, however small, that nothing else holds than what is cut."""
@@ -263,11 +285,18 @@ def namespace_of(holdings: Holdings) -> dict[str, Any]:
 
 def _weigh(plan: _Plan, live: dict[int, StorageRef]) -> None:
     """Works out what comes back, once nothing of ours shows the storages any more."""
+    new = 0
+    while plan.views:
+        leak, targets = plan.views.pop()
+        names, reason = list_of(target.name for target in targets), why_not_shrink(targets)
+        if reason:
+            plan.refused.append(f"{names}: {reason}; {leak.remedy}")
+            continue
+        new += shrunk_bytes(targets) or 0
+        plan.work.views += targets
+        plan.promise(leak, f"give {names} a storage of just the size")
     total = sum(live[key].bytes for key in plan.keys if key in live)
-    if plan.work.views:
-        new = shrunk_bytes(plan.work.views)
-        total -= new or 0
-    plan.bytes = None if plan.unsure else total
+    plan.bytes = None if plan.unsure else total - new
 
 
 # -- the proof -----------------------------------------------------------------------------------

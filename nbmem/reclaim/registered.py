@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextvars
 import gc
 import logging
@@ -91,12 +92,13 @@ def unregister_event(shell: InteractiveShell | None, callback: Any, name: str) -
 
 
 def unregister_callback(callback: Any, name: str) -> Outcome:
-    """Takes a callback out of `gc.callbacks`; what `sys` calls is its owner's to put back."""
+    """Takes a callback out of `gc.callbacks` or of what `atexit` calls."""
     stay = [one for one in gc.callbacks if one is not callback]
-    if len(stay) == len(gc.callbacks):
-        return Outcome(refused=[f"{name}: whoever set it has to set it back"])
+    before = len(gc.callbacks) + atexit._ncallbacks()
     gc.callbacks[:] = stay
-    return Outcome([f"unregister {name}"])
+    atexit.unregister(callback)
+    found = len(gc.callbacks) + atexit._ncallbacks() < before
+    return Outcome([f"unregister {name}"]) if found else _gone(name)
 
 
 def detach_finalizer(info: Any, name: str) -> Outcome:

@@ -53,6 +53,13 @@ def shrink_views(targets: Sequence[Target]) -> Outcome:
     return outcome
 
 
+def why_not_shrink(targets: Sequence[Target]) -> str:
+    """Returns why `shrink_views` would leave these alone; empty where it would move them."""
+    with bare_torch():
+        reasons = map(_why_not, _by_storage(targets))
+        return next(filter(None, reasons), "")
+
+
 def shrunk_bytes(targets: Sequence[Target]) -> int | None:
     """Returns the bytes that the new storages would have; None where nothing would be moved."""
     total = 0

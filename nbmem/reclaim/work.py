@@ -47,10 +47,25 @@ class Work:
 
     def clear(self) -> None:
         """Lets go of everything."""
-        for table in (self.errors, self.graphs, self.views, self.gradients, self.states):
-            table.clear()
-        for names in (self.outputs, self.throwaways, self.variables, self.acts, self.cyclic):
+        for held in self._lists():
+            held.clear()
+        for names in self._dicts():
             names.clear()
+
+    def merge(self, other: Work) -> None:
+        """Takes over everything of another."""
+        for mine, theirs in zip(self._lists(), other._lists(), strict=True):
+            mine += theirs
+        for names, others in zip(self._dicts(), other._dicts(), strict=True):
+            names.update(others)
+        self.collect |= other.collect
+        self.unfreeze |= other.unfreeze
+
+    def _lists(self) -> tuple[list[Any], ...]:
+        return (self.errors, self.graphs, self.views, self.gradients, self.states)
+
+    def _dicts(self) -> tuple[dict[Any, Any], ...]:
+        return (self.outputs, self.throwaways, self.variables, self.acts, self.cyclic)
 
     def run(self, shell: InteractiveShell | None) -> Outcome:
         """Does everything, lets go of it, and returns what was done and what was refused."""
