@@ -1,0 +1,65 @@
+"""Leaks on a real GPU: found, freed to the allocator's byte, and looked for without a synchronize."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+import torch
+
+import nbmem
+
+pytestmark = pytest.mark.gpu
+N = 1 << 20
+BYTES = 4 * N
+
+
+@pytest.fixture
+def device():
+    gc.collect()
+    torch.cuda.synchronize()
+    return torch.device("cuda", 0)
+
+
+def leaks_of(size):
+    return [leak for leak in nbmem.find_leaks() if leak.bytes == size]
+
+
+def test_a_losses_graph_is_found_and_its_bytes_come_back(device, monkeypatch):
+    import __main__ as main
+
+    w = torch.ones(N, device=device, requires_grad=True)
+    losses = [(w * torch.ones(N, device=device)).sum() for _ in range(2)]
+    numbers = [loss.item() for loss in losses]
+    monkeypatch.setattr(main, "losses", losses, raising=False)
+    monkeypatch.setattr(main, "w", w, raising=False)
+    (leak,) = leaks_of(2 * BYTES)
+    assert ("retained_graph", "container", "cuda:0") == (leak.kind, leak.holder, leak.device)
+    before = torch.cuda.memory_allocated()
+    report = nbmem.reclaim_memory(leak)
+    assert 2 * BYTES == before - torch.cuda.memory_allocated()
+    assert report.promised == report.freed == 2 * BYTES
+    assert numbers == [loss.item() for loss in main.losses]
+
+
+def test_a_small_view_moves_to_memory_of_its_own(device, monkeypatch):
+    import __main__ as main
+
+    monkeypatch.setattr(main, "head", torch.arange(N, device=device)[:128], raising=False)
+    before = torch.cuda.memory_allocated()
+    nbmem.reclaim_memory()
+    assert 8 * N - 1024 == before - torch.cuda.memory_allocated()
+    assert list(range(128)) == main.head.tolist()
+
+
+def test_looking_for_leaks_neither_synchronizes_nor_allocates(device):
+    torch.cuda._sleep(2_000_000_000)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        before = torch.cuda.memory_stats()["allocation.all.allocated"]
+        nbmem.find_leaks()
+        assert before == torch.cuda.memory_stats()["allocation.all.allocated"]
+        assert not torch.cuda.current_stream().query()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+        torch.cuda.synchronize()
