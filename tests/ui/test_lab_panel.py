@@ -332,7 +332,7 @@ def test_a_page_that_loads_no_widget_of_ours_offers_the_plain_panel(notebook):
     panel = book.panel(1)
     panel.get_by_role("button", name="Chart or tables missing? Show the plain panel").click()
     expect(panel.locator("table").first).to_contain_text("+16.0")
-    panel.locator("select[multiple]").select_option(index=0)
+    panel.locator("select[title^='Live tensors']").select_option(index=0)
     panel.get_by_role("button", name="del feats (16.0 MiB)").click()
     expect(panel).to_contain_text("Freed 16.0 MiB")
 
@@ -344,7 +344,7 @@ def test_without_anywidget_core_widgets_show_the_same_figures_and_act(notebook):
     panel = book.panel(1)
     expect(panel.locator("table").first).to_contain_text("make feats")
     expect(panel.locator("table").first).to_contain_text("+16.0")
-    panel.locator("select[multiple]").select_option(index=0)
+    panel.locator("select[title^='Live tensors']").select_option(index=0)
     panel.get_by_role("button", name="del feats (16.0 MiB)").click()
     expect(panel).to_contain_text("Freed 16.0 MiB")
     assert "None" == book.ask("see()")
