@@ -1,4 +1,4 @@
-"""Leaks on a real GPU: found, freed to the allocator's byte, and looked for without a synchronize."""
+"""Leaks on a real GPU: found, freed to the allocator's byte, looked for without a synchronize."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ import torch
 
 import nbmem
 
-pytestmark = pytest.mark.gpu
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA GPU here"),
+]
 N = 1 << 20
 BYTES = 4 * N
 
