@@ -189,11 +189,20 @@ class _Planner:
         for name in choice.variables:
             plan.work.variables[name] = None
             plan.planned.append(f"del {name}")
+            self._take_shown(self._names.get(name))
         for name in choice.outputs:
-            plan.work.outputs[name] = self._outputs()[name]
-            plan.planned.append(f"drop {name}")
+            self._take_shown(self._outputs()[name])
         plan.unsure = bool(choice.variables or choice.outputs)
         self._count_along()
+
+    def _take_shown(self, value: Any) -> None:
+        """Drops IPython's copies of a value too: as long as they are there nothing is freed."""
+        for text, shown in self._outputs().items():
+            if shown is value and text not in self._plan.work.outputs:
+                self._plan.work.outputs[text] = shown
+                self._plan.planned.append(f"drop {text}")
+                if text.startswith("Out["):
+                    self._plan.costs[text] = None
 
     def _take_leak(self, leak: Leak) -> None:
         if leak.kind == "oversized_view":

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import weakref
 
 import pytest
 import torch
 
+import nbmem
 from nbmem.reclaim.names import drop_output, drop_throwaway
 from nbmem.reclaim.tracebacks import release_error
 
@@ -198,3 +200,166 @@ def test_throwaway_name_leaves_the_cached_output(bare):
     drop_throwaway(bare.shell, "_")
     assert 10.0 == bare.names["Out"][count].sum().item()
     assert torch.is_tensor(bare.names[f"_{count}"])
+
+
+# Leaks.
+
+
+MIB = 1024**2
+LOSSES = """
+w = torch.ones(2**18, requires_grad=True)
+losses = [(w + step).exp().sum() for step in range(2)]
+"""
+
+
+@pytest.fixture
+def leaky(notebook):
+    """A notebook that counts bytes by torch's weak references to what `seen` was called with."""
+    notebook.refs = []
+    notebook.names["seen"] = lambda tensor: notebook.refs.append(watch(tensor)) or tensor
+    return notebook
+
+
+def lives(notebook):
+    return [ref() is not None for ref in notebook.refs]
+
+
+def find_leaks(kind):
+    leaks = [leak for leak in nbmem.find_leaks() if leak.kind == kind]
+    assert leaks, nbmem.find_leaks()
+    return leaks
+
+
+def test_plan_tells_bytes_and_touches_nothing(leaky):
+    leaky.run(LOSSES)
+    plan = nbmem.reclaim_memory(dry_run=True)
+    assert ("detach losses[*]: the numbers stay: 2.00 MiB",) == plan.planned
+    assert ((), ()) == (plan.dropped, plan.refused)
+    assert 2 * MIB == plan.promised == plan.bytes_before - plan.bytes_after
+    assert all(loss.requires_grad for loss in leaky.names["losses"])
+
+
+def test_promise_is_the_outcome_and_values_stay(leaky):
+    leaky.run(LOSSES)
+    numbers = [loss.item() for loss in leaky.names["losses"]]
+    report = nbmem.reclaim_memory()
+    assert 2 * MIB == report.promised == report.freed
+    assert ((), ()) == (report.refused, report.still_held)
+    assert numbers == [loss.item() for loss in leaky.names["losses"]]
+    assert [None, None] == [loss.grad_fn for loss in leaky.names["losses"]]
+    assert () == nbmem.reclaim_memory().dropped
+
+
+def test_error_goes_only_when_asked_for_and_its_cost_is_told(leaky):
+    code = "def train():\n    acts = seen(torch.ones(2**18))\n    raise ValueError('nan')\ntrain()"
+    count = leaky.run(code).execution_count
+    assert () == nbmem.reclaim_memory().dropped
+    assert [True] == lives(leaky)
+    report = nbmem.reclaim_memory(everything=True)
+    assert [False] == lives(leaky)
+    assert (f"%debug for the error of [{count}]",) == report.costs
+    assert MIB == report.promised == report.freed
+    assert "nan" == str(sys.last_value)
+
+
+def test_leak_that_is_gone_and_leak_that_changed_are_refused(leaky):
+    leaky.run(LOSSES)
+    (leak,) = find_leaks("retained_graph")
+    leaky.run("losses.append((w + 9).exp().sum())")
+    report = nbmem.reclaim_memory(leak)
+    assert (
+        "2.00 MiB of losses[*] changed since it was found; look again with `%gpumem leaks`",
+    ) == report.refused
+    assert () == report.dropped
+    leaky.run("del losses")
+    assert ("2.00 MiB of losses[*] is gone already",) == nbmem.reclaim_memory(leak).refused
+
+
+def test_text_of_a_holder_is_a_target(leaky):
+    leaky.run(LOSSES)
+    report = nbmem.reclaim_memory("losses[*]")
+    assert 2 * MIB == report.freed
+    assert 2 == len(leaky.names["losses"])
+
+
+def test_name_of_a_variable_is_a_target_with_what_was_shown_of_it(leaky):
+    leaky.run("x = seen(torch.ones(2**18))\nx")
+    report = nbmem.reclaim_memory("x")
+    assert [False] == lives(leaky)
+    assert "x" not in leaky.names
+    assert report.promised is None
+    assert MIB == report.freed
+
+
+def test_shown_value_is_a_target(leaky):
+    count = leaky.run("seen(torch.ones(8))").execution_count
+    report = nbmem.reclaim_memory(f"Out[{count}]")
+    assert [False] == lives(leaky)
+    assert (f"drop Out[{count}], _",) == report.dropped
+    assert {} == leaky.names["Out"]
+
+
+def test_text_that_means_nothing_is_refused_before_anything_is_done(leaky):
+    leaky.run(LOSSES)
+    with pytest.raises(LookupError, match="`loses` is neither a variable nor what holds a leak"):
+        nbmem.reclaim_memory(["losses[*]", "loses"])
+    assert all(loss.requires_grad for loss in leaky.names["losses"])
+
+
+def test_failed_request_keeps_nothing_alive(leaky):
+    leaky.run("seen(torch.ones(2**18))")
+    leaky.run("import nbmem; nbmem.reclaim_memory('nowhere')")
+    drop_output(leaky.shell, leaky.names["Out"].values())
+    assert [False] == lives(leaky)
+
+
+def hold_twice(notebook):
+    """A tensor in a default argument and in the traceback of the cell before."""
+    notebook.run(
+        "kept = []\ndef train():\n    acts = seen(torch.ones(2**18))\n    kept.append(acts)\n"
+        "    return 1 / 0\ntrain()"
+    )
+    notebook.run("def meter(gathered=kept): return len(gathered)\ndel kept")
+    gc.collect()  # IPython's printing of a traceback leaves cycles that hold its frames
+
+
+def test_what_two_things_hold_goes_when_both_are_cut(leaky):
+    hold_twice(leaky)
+    (leak,) = (leak for leak in nbmem.find_leaks() if leak.bytes == MIB)
+    assert 2 == len(leak.cuts)
+    report = nbmem.reclaim_memory(leak)
+    assert [False] == lives(leaky)
+    assert MIB == report.promised == report.freed
+
+
+def test_cutting_one_of_two_promises_nothing(leaky):
+    hold_twice(leaky)
+    plan = nbmem.reclaim_memory(everything=True, dry_run=True)
+    assert (0, ()) == (plan.promised, plan.planned)
+    assert [True] == lives(leaky)
+
+
+def test_array_that_shares_a_large_tensor_keeps_it_and_the_plan_says_so(leaky):
+    leaky.run("part = seen(torch.ones(2**18))[:9]\narray = part.numpy()")
+    plan, report = nbmem.reclaim_memory(dry_run=True), nbmem.reclaim_memory()
+    assert [True] == lives(leaky)
+    assert (0, 0, ()) == (plan.promised, report.freed, report.dropped)
+    assert plan.refused == report.refused
+    leaky.run("array[0] = 5")
+    assert 5.0 == leaky.names["part"][0].item()
+
+
+def test_next_training_step_is_the_same_after_everything_was_reclaimed(leaky):
+    start = (
+        "torch.manual_seed(0)\nnet = torch.nn.Linear(512, 512)\n"
+        "opt = torch.optim.Adam(net.parameters(), lr=0.1)\nlosses = []\n"
+        "def step():\n"
+        "    opt.zero_grad()\n    loss = (net(torch.ones(2, 512)) ** 2).sum()\n"
+        "    loss.backward(retain_graph=True)\n    opt.step()\n    losses.append(loss)\n"
+    )
+    leaky.run(start + "for _ in range(4): step()")
+    expected = [loss.item() for loss in leaky.names["losses"]]
+    leaky.run(start + "for _ in range(2): step()")
+    nbmem.reclaim_memory(everything=True)
+    leaky.run("for _ in range(2): step()")
+    assert expected == [loss.item() for loss in leaky.names["losses"]]
