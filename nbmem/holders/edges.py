@@ -7,37 +7,20 @@ namespace.
 
 from __future__ import annotations
 
-import functools
-import gc
 import types
-from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-import torch
-
-from nbmem.heap.storages import gradient_of
-from nbmem.holders.unseen import base_of_array, is_array, items_of_array
-from nbmem.inventory.callables import held_by_function, held_by_method
-from nbmem.inventory.natives import SUSPENDED, held_by_native, traceback_of
-from nbmem.inventory.paths import HOLDERS, Step, prints_itself, write_step
-from nbmem.inventory.readers import Kind, _real_dict, _real_slots, read_type, type_name
+from nbmem.holders.entries import MODULE_PARTS, Entries
+from nbmem.inventory.natives import SUSPENDED
+from nbmem.inventory.paths import HOLDERS, Step, write_step
+from nbmem.inventory.readers import type_name
 
 if TYPE_CHECKING:
     from collections import Counter
 
     from nbmem.holders.search import Found
 
-_Entry = tuple[Step, Any, Any]
-"""The step, its key, and what it leads to."""
-_namespace_of = type.__dict__["__dict__"].__get__
-_names_of_module: Any = vars(types.ModuleType)["__dict__"].__get__
-_PARTS = (
-    ("_parameters", Step.PARAMETER),
-    ("_buffers", Step.BUFFER),
-    ("_modules", Step.MODULE),
-)
-_CACHE = type(functools.cache(len))
 _WITH_CELLS = (types.FrameType, *SUSPENDED)
 _BUFFERS = ("_tee", "_tee_dataobject", "cycle")
 
@@ -63,6 +46,7 @@ class _Labels:
         self._found = found
         self._holders = holders
         self._make = make
+        self._entries = Entries()
         self._index = {id(found.objects[at]): at for at in holders}
         self._held: dict[int, set[int]] = {}
         for below, above in holders.items():
@@ -91,7 +75,7 @@ class _Labels:
         if type(holder) in _WITH_CELLS:
             mine = {part for part in self._held[at] if self._is_cell(part)}
         else:
-            parts = (self._index.get(id(part)) for part in _parts_of(holder))
+            parts = (self._index.get(id(part)) for part in self._entries.between(holder))
             mine = {part for part in parts if part is not None}
         self._between[at] = mine
         for part in mine:
@@ -131,7 +115,7 @@ class _Labels:
         if wanted:
             holder = self._found.objects[at]
             keys = {id(self._found.objects[held]): held for held in wanted}
-            for step, key, value in _entries_of(holder):
+            for step, key, value in self._entries.read(holder, keys):
                 held = keys.get(id(value))
                 if held is not None:
                     told.add(held)
@@ -152,7 +136,7 @@ def _words(step: Step, key: Any) -> tuple[str, str]:
     return HOLDERS[step], text
 
 
-_DOTTED = frozenset((Step.ATTRIBUTE, Step.FIELD, *(step for _, step in _PARTS)))
+_DOTTED = frozenset((Step.ATTRIBUTE, Step.FIELD, *(step for _, step in MODULE_PARTS)))
 _PLACES = {
     Step.VALUE_AT: "value",
     Step.KEY_AT: "key",
@@ -167,144 +151,3 @@ def _words_of_unknown(holder: Any) -> tuple[str, str]:
     if type_name(kind) in _BUFFERS:
         return "iterator buffer", f"buffer of {type_name(kind).strip('_').partition('_')[0]}"
     return HOLDERS[Step.INSIDE_AT], f"inside {type_name(kind)}"
-
-
-# -- how holders are read ------------------------------------------------------------------------
-
-
-def _attributes_of(thing: Any) -> dict[Any, Any] | None:
-    """Returns the real `__dict__`; None where there is none."""
-    reader = _real_dict(type(thing))
-    found = None if reader is None else reader.__get__(thing)
-    return found if issubclass(type(found), dict) else None
-
-
-def _space_of(cls: type) -> Any:
-    """Returns the dict behind a class's read-only namespace."""
-    return next(iter(gc.get_referents(_namespace_of(cls))), None)
-
-
-def _parts_of(holder: Any) -> Iterator[Any]:
-    """Goes through the objects that only stand between a holder and what it holds."""
-    kind = type(holder)
-    if issubclass(kind, type):
-        yield _space_of(holder)
-    elif issubclass(kind, types.ModuleType):
-        yield _names_of_module(holder)
-    elif kind is types.FunctionType:
-        yield holder.__closure__
-        yield from holder.__closure__ or ()
-        yield holder.__defaults__
-        yield holder.__kwdefaults__
-        yield vars(holder)
-    elif issubclass(kind, BaseException):
-        yield _attributes_of(holder)
-        yield from _tracebacks(traceback_of(holder))
-    elif kind is types.TracebackType:
-        yield from _tracebacks(holder.tb_next)
-    elif kind is _CACHE:
-        yield from (one for one in gc.get_referents(holder) if type(one) is dict)
-    elif kind is not dict:
-        names = _attributes_of(holder)
-        yield names
-        if names is not None and issubclass(kind, torch.nn.Module):
-            yield from (dict.get(names, name) for name, _ in _PARTS)
-
-
-def _tracebacks(trace: types.TracebackType | None) -> Iterator[types.TracebackType]:
-    while trace is not None:
-        yield trace
-        trace = trace.tb_next
-
-
-def _entries_of(holder: Any) -> Iterator[_Entry]:
-    """Goes through what an object holds, as far as there are words for it."""
-    kind = type(holder)
-    reader = read_type(kind)
-    if reader.kind is Kind.NATIVE:
-        yield from held_by_native(holder, reader)
-    elif issubclass(kind, types.ModuleType):
-        yield from _named(_names_of_module(holder))
-    elif issubclass(kind, type):
-        yield from _named(dict(_namespace_of(holder)))
-    elif kind is types.FunctionType:
-        yield from held_by_function(holder)
-    elif kind in (types.MethodType, staticmethod, classmethod):
-        yield from held_by_method(holder)
-    elif is_array(holder):
-        yield from _entries_of_array(holder)
-    else:
-        yield from _entries_of_container(holder)
-        yield from _entries_of_instance(holder)
-
-
-def _entries_of_container(holder: Any) -> Iterator[_Entry]:
-    kind = type(holder)
-    if issubclass(kind, dict):
-        yield from _entries_of_dict(holder)
-    elif issubclass(kind, tuple):
-        yield from _entries_of_tuple(holder)
-    for base, iterate, step in _SEQUENCES:
-        if issubclass(kind, base):
-            yield from ((step, at, item) for at, item in enumerate(iterate(holder)))
-    if issubclass(kind, torch.Tensor):
-        gradient = gradient_of(holder)
-        yield from [] if gradient is None else [(Step.GRADIENT, "grad", gradient)]
-
-
-def _entries_of_array(holder: Any) -> Iterator[_Entry]:
-    yield from ((Step.ELEMENT, at, held) for at, held in enumerate(items_of_array(holder)))
-    base = base_of_array(holder)
-    if base is not None:
-        yield Step.ATTRIBUTE, "base", base
-
-
-_SEQUENCES: tuple[tuple[type, Any, Step], ...] = (
-    (list, list.__iter__, Step.ITEM),
-    (deque, deque.__iter__, Step.ITEM),
-    (set, set.__iter__, Step.MEMBER_AT),
-    (frozenset, frozenset.__iter__, Step.MEMBER_AT),
-)
-
-
-def _entries_of_dict(holder: Any) -> Iterator[_Entry]:
-    for at, (key, value) in enumerate(list(dict.items(holder))):
-        plain = prints_itself(key)
-        yield (Step.KEY, key, value) if plain else (Step.VALUE_AT, at, value)
-        if not plain:
-            yield Step.KEY_AT, at, key
-
-
-def _entries_of_tuple(holder: Any) -> Iterator[_Entry]:
-    fields = read_type(type(holder)).fields
-    items = list(tuple.__iter__(holder))
-    if len(fields) == len(items) > 0:
-        yield from ((Step.FIELD, name, item) for name, item in zip(fields, items, strict=True))
-    else:
-        yield from ((Step.TUPLE_ITEM, at, item) for at, item in enumerate(items))
-
-
-def _entries_of_instance(holder: Any) -> Iterator[_Entry]:
-    kind = type(holder)
-    for name, slot in _real_slots(kind):
-        try:
-            yield Step.ATTRIBUTE, name, slot.__get__(holder)
-        except AttributeError:
-            continue
-    names = _attributes_of(holder)
-    if names is None:
-        return
-    yield from _named(names)
-    if issubclass(kind, torch.nn.Module):
-        for part, step in _PARTS:
-            children = dict.get(names, part)
-            if children is not None and issubclass(type(children), dict):
-                yield from ((step, name, value) for name, value in dict.items(children))
-
-
-def _named(names: dict[Any, Any]) -> Iterator[_Entry]:
-    for at, (name, value) in enumerate(list(dict.items(names))):
-        if type(name) is str:
-            yield Step.ATTRIBUTE, name, value
-        else:
-            yield Step.ATTRIBUTE_AT, at, value
