@@ -72,10 +72,10 @@ def sentences_html(sentences: Iterable[str]) -> str:
 
 
 def details_html(leaks: Sequence[Leak], units: Units) -> str:
-    """Returns why the chosen leaks are there, what frees them and what that costs."""
-    parts = [_detail(leak, units) for leak in leaks[:MOST_DETAILS]]
+    """Returns why these leaks are there, what frees them and what that costs; chosen last: first."""
+    parts = [_detail(leak, units) for leak in leaks[: -MOST_DETAILS - 1 : -1]]
     if len(leaks) > MOST_DETAILS:
-        parts.append(tag("div", f"and {len(leaks) - MOST_DETAILS:,} more are chosen", QUIET))
+        parts.append(tag("div", f"and {len(leaks) - MOST_DETAILS:,} more chosen", QUIET))
     label = "Why it is a leak, and what frees it"
     style = f"{BLOCK}user-select:text"
     return tag("div", "".join(parts), style, role="region", aria_label=label) if parts else ""

@@ -174,6 +174,17 @@ def test_a_chosen_row_tells_why_what_frees_it_and_what_that_costs(panel, session
     assert "It costs nothing." in text(panel)
 
 
+def test_of_many_chosen_rows_three_are_told_the_one_chosen_last_first(session):
+    session.leaks = [leak(MIB, f"x{n}", reason=f"reason {n}") for n in range(5)]
+    panel = Panel(session)
+    unfold(panel)
+    choose(panel, 1, 0, 2, 4)
+    told = [word for word in text(panel).split() if word in {"0.", "1.", "2.", "3.", "4."}]
+    assert ["4.", "2.", "0."] == told
+    assert "and 1 more chosen" in text(panel)
+    panel.close()
+
+
 def test_what_costs_something_is_freed_after_its_plan_was_confirmed(panel, session):
     session.comes_back = 1_224_065_679
     session._report = reported(session, 3_113_851_290)
