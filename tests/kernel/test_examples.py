@@ -59,6 +59,38 @@ def test_quickstart_tells_a_loop_as_one_record_per_phase(quickstart):
         assert 1 == sum(phase in line.split() for line in history.splitlines()), history
 
 
+@pytest.fixture
+def leaks():
+    return execute(EXAMPLES / "leaks.ipynb")
+
+
+TEN = (
+    ("shown", "stale output", "4.00 MiB"),
+    ("error", "stale error", "8.00 MiB"),
+    ("losses", "retained graph", "6.00 MiB"),
+    ("hook", "forgotten reference", "6.00 MiB"),
+    ("view", "oversized view", "3.98 MiB"),
+    ("copy", "stale optimizer state", "4.01 MiB"),
+    ("gradients", "unused gradient", "1.00 MiB"),
+    ("cache", "forgotten reference", "4.00 MiB"),
+    ("cycle", "unreachable", "1.00 MiB"),
+    ("list", "forgotten reference", "3.00 MiB"),
+)
+
+
+@pytest.mark.parametrize(("part", "kind", "size"), TEN, ids=[one[0] for one in TEN])
+def test_each_of_the_ten_leaks_is_found_alone_and_freed(leaks, part, kind, size):
+    found = text_of(leaks[f"{part}-leaks"]).splitlines()
+    assert found[0].startswith(f"1 leak · {size} in ")
+    assert kind in found[2]
+    assert text_of(leaks[f"{part}-reclaim"]).startswith(f"Freed {size} (")
+
+
+def test_nothing_is_left_of_the_ten_leaks(leaks):
+    expected = "No leaks of 256 KiB or more: every storage is needed by a value you can name."
+    assert expected == text_of(leaks["end"])
+
+
 def test_quickstart_learns(quickstart):
     shown = [o for o in quickstart["steps"].outputs if o.output_type == "execute_result"]
     percent = int(shown[0]["data"]["text/plain"].strip("'").partition("%")[0])
