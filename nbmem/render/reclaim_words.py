@@ -108,7 +108,9 @@ def _gone(report: ReclaimReport) -> tuple[str, ...]:
     sentences = [cost for cost in costs if cost.endswith(".")]
     things = [cost for cost in costs if not cost.endswith(".")]
     if things:
-        sentences.insert(0, f"{_listed(things)} {'is' if len(things) == 1 else 'are'} gone.")
+        said = f"{_listed(things)} {'is' if len(things) == 1 else 'are'} gone."
+        words = said.startswith(("what ", "the ", "another "))  # and no name of the user's
+        sentences.insert(0, said[0].upper() + said[1:] if words else said)
     return tuple(sentences)
 
 
