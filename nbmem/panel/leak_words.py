@@ -72,7 +72,7 @@ def sentences_html(sentences: Iterable[str]) -> str:
 
 
 def details_html(leaks: Sequence[Leak], units: Units) -> str:
-    """Returns why these leaks are there, what frees them and what that costs; chosen last: first."""
+    """Returns why these leaks are there, what frees them and at what cost; the last one first."""
     parts = [_detail(leak, units) for leak in leaks[: -MOST_DETAILS - 1 : -1]]
     if len(leaks) > MOST_DETAILS:
         parts.append(tag("div", f"and {len(leaks) - MOST_DETAILS:,} more chosen", QUIET))

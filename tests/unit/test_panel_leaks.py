@@ -1,36 +1,26 @@
-"""The Leaks section over a scripted session: what it says, what it frees, when it waits."""
-
-import asyncio
-import threading
-import time
+"""The Leaks section over a scripted session: what it says, what it shows first, what it frees."""
 
 import pytest
 from pages import Page
+from panel_hands import (
+    choose,
+    error_leak,
+    find,
+    hidden,
+    output_leak,
+    press,
+    text,
+    title,
+    tree,
+    unfold,
+)
 from panel_session import MIB, ScriptedSession, cell, leak, storage
 
 from nbmem.panel import Panel
-from nbmem.panel.held import held_html
 from nbmem.panel.leaks import LeakList
-from nbmem.records import Chain, HeldStorage, LeakReport, Note, PathStep
+from nbmem.records import LeakReport, Note
 
 GIB = 1024 * MIB
-DEBUG = "%debug for the error of [9]"
-
-
-def error_leak(**more):
-    return leak(
-        1_224_065_679,  # 1.14 GiB
-        "traceback of cell [9]",
-        "train()",
-        "local 'acts'",
-        **{"cost": DEBUG, "created_by": 9, "count": 3, **more},
-    )
-
-
-def output_leak(**more):
-    return leak(
-        64 * MIB, "_", kind="stale_output", holder="throwaway_name", **{"created_by": 4, **more}
-    )
 
 
 @pytest.fixture
@@ -46,55 +36,6 @@ def panel(session, request):
     made = Panel(session, plain=request.param == "plain")
     yield made
     made.close()
-
-
-def tree(widget):
-    yield widget
-    for child in getattr(widget, "children", ()):
-        yield from tree(child)
-
-
-def find(panel, text):
-    kinds = [w for w in tree(panel.widget) if type(w).__name__ == "Button"]
-    (found,) = [each for each in kinds if each.description == text]
-    return found
-
-
-def press(panel, text):
-    assert not find(panel, text).disabled
-    find(panel, text).click()
-
-
-def hidden(panel):
-    """Everything inside a box that is not shown."""
-    boxes = [w for w in tree(panel.widget) if w.layout.display == "none"]
-    return {id(inner) for box in boxes for inner in tree(box)}
-
-
-def text(panel):
-    unseen = hidden(panel)
-    html = [
-        w.value
-        for w in tree(panel._leaks.widget)
-        if type(w).__name__ == "HTML" and id(w) not in unseen
-    ]
-    return Page("".join(html)).text
-
-
-def title(panel):
-    return panel._leaks._button.description
-
-
-def unfold(panel):
-    panel._leaks._button.click()
-
-
-def choose(panel, *positions):
-    keys = [panel._found.keys[position] for position in positions]
-    if hasattr(panel._body, "leak_rows"):
-        panel._body.leak_rows.selected = keys
-    else:
-        panel._body._leak_rows.value = keys
 
 
 def test_leaks_are_looked_for_when_the_section_is_opened_and_not_before(panel, session):
@@ -373,171 +314,6 @@ def report(*leaks):
     return LeakReport(tuple(leaks), 1_000_000.0, 256 * 1024)
 
 
-# While a cell runs.
-
-
-def test_a_press_while_a_cell_runs_waits_for_its_end_and_says_so(panel, session):
-    unfold(panel)
-    choose(panel, 1)
-    session.watcher.begin("cell [9]")
-    press(panel, "Free 64.0 MiB")
-    assert "Free 64.0 MiB waits for cell [9] to end." in text(panel)
-    assert [] == session.acts
-    assert find(panel, "Free all…").disabled
-    session.end_cell()
-    assert [("reclaim", ["_"])] == session.acts
-    assert "Freed 64.0 MiB" in text(panel)
-    assert not find(panel, "Free all…").disabled
-
-
-def test_a_press_that_waits_can_be_called_off(panel, session):
-    unfold(panel)
-    session.watcher.begin("cell [9]")
-    press(panel, "Free all that costs nothing")
-    panel._page.turn.stop.click()
-    session.end_cell()
-    assert [] == session.acts
-    assert "Free all that costs nothing was called off." in text(panel)
-
-
-def test_a_confirmed_plan_waits_too(panel, session):
-    unfold(panel)
-    choose(panel, 0)
-    press(panel, "Free 1.14 GiB…")
-    session.watcher.begin("a cell")
-    press(panel, "Free 1.14 GiB")
-    assert "Free 1.14 GiB waits for a cell to end." in text(panel)
-    session.end_cell()
-    assert ["plan", "reclaim"] == [act for act, _targets in session.acts]
-
-
-@pytest.mark.parametrize(
-    ("label", "acted"), [("gc.collect()", ("collect",)), ("del feats (2.00 MiB)", ("drop", (11,)))]
-)
-def test_the_other_acts_wait_as_well(session, label, acted):
-    panel = Panel(session)
-    panel._body.tensors.selected = [11]
-    session.watcher.begin("cell [3]")
-    press(panel, label)
-    assert f"{label} waits for cell [3] to end." in panel._acts.line.value
-    assert [] == session.acts
-    session.end_cell()
-    assert acted == session.acts[-1]
-    panel.close()
-
-
-def test_nothing_is_looked_for_while_a_cell_runs(panel, session):
-    session.watcher.begin("cell [9]")
-    unfold(panel)
-    panel.refresh()
-    assert 0 == session.searches
-    assert "Looking for leaks waits for cell [9] to end." in text(panel)
-    session.end_cell()
-    assert 1 <= session.searches
-    assert "Leaks · 2 · 1.20 GiB" == title(panel)
-    assert "waits" not in text(panel)
-
-
-def test_while_a_cell_runs_the_sections_that_act_say_so_after_a_second(panel, session):
-    session.watcher.begin("cell [9]")
-    for section in (panel._alive, panel._leaks):
-        said = '<span class="nbmem-later">cell [9] is running: acts wait for its end</span>'
-        assert said in section._aside.value
-    session.end_cell()
-    assert "is running" not in panel._alive._aside.value + panel._leaks._aside.value
-
-
-def test_that_a_cell_runs_is_taken_back_at_its_end_before_anything_is_drawn(session):
-    async def run():
-        panel = Panel(session)
-        session.watcher.begin("cell [9]")
-        assert "is running" in panel._leaks._aside.value
-        session.end_cell()
-        assert "is running" not in panel._leaks._aside.value
-        panel.close()
-
-    asyncio.run(run())
-
-
-def test_a_press_in_another_thread_acts_in_the_main_one(session):
-    acted = []
-    collect = session.collect
-
-    def on_which_thread():
-        acted.append(threading.current_thread())
-        return collect()
-
-    session.collect = on_which_thread
-
-    async def run():
-        panel = Panel(session)
-        await asyncio.to_thread(press, panel, "gc.collect()")
-        async with asyncio.timeout(30):
-            while not acted:
-                await asyncio.sleep(0.01)
-        panel.close()
-
-    asyncio.run(run())
-    assert [threading.main_thread()] == acted
-
-
-def test_an_act_that_waited_comes_after_the_call_that_ends_the_cell(session):
-    """IPython still holds the cell's error inside that call."""
-
-    async def run():
-        panel = Panel(session)
-        session.watcher.begin("cell [9]")
-        press(panel, "gc.collect()")
-        session.end_cell()
-        assert [] == session.acts
-        async with asyncio.timeout(30):
-            while not session.acts:
-                await asyncio.sleep(0.01)
-        panel.close()
-
-    asyncio.run(run())
-    assert [("collect",)] == session.acts
-
-
-def test_looking_takes_at_most_a_tenth_of_the_time(session):
-    spent = []
-    look = session.find_leaks
-
-    def slowly():
-        started = time.perf_counter()
-        while time.perf_counter() < started + 0.05:
-            pass
-        spent.append(time.perf_counter() - started)
-        return look()
-
-    session.find_leaks = slowly
-
-    async def run():
-        panel = Panel(session)
-        started = time.perf_counter()
-        unfold(panel)
-        async with asyncio.timeout(60):
-            while len(spent) < 3:
-                session.tell()
-                await asyncio.sleep(0.01)
-        panel.close()
-        return time.perf_counter() - started - spent[-1]
-
-    took = asyncio.run(run())
-    assert sum(spent[:-1]) <= 0.1 * took + 0.001
-
-
-def test_a_closed_panel_does_nothing_more(session):
-    panel = Panel(session)
-    unfold(panel)
-    session.watcher.begin("cell [9]")
-    press(panel, "Free all that costs nothing")
-    panel.close()
-    session.end_cell()
-    assert [] == session.acts
-    assert ([], []) == (session.watcher.listeners, session.subscribers)
-
-
 # What stays in the notebook, and what enters the page.
 
 
@@ -587,58 +363,3 @@ def test_two_thousand_leaks_make_two_hundred_rows(session):
     assert "1,800 more leaks, 1.76 GiB together" == data.unlisted
     assert "Leaks · 2,000 · 1.95 GiB" == title(panel)
     panel.close()
-
-
-# What holds a chosen tensor.
-
-
-def chain(*steps, **more):
-    facts = {"holder": "variable", "wanted": True, "cut": steps[0]}
-    return Chain(tuple(PathStep("step", text) for text in steps), **{**facts, **more})
-
-
-def test_what_holds_a_chosen_tensor_is_found_when_asked(session):
-    session.held = [
-        HeldStorage(
-            11,
-            2 * MIB,
-            (
-                chain("feats"),
-                chain("Out[4]", "[0]", wanted=False, cost="Out[4]", remedy="Out.pop(4)"),
-            ),
-            more=2,
-            wanted=True,
-        )
-    ]
-    panel = Panel(session)
-    assert find(panel, "held by").disabled
-    panel._body.tensors.selected = [11]
-    assert [] == session.acts
-    press(panel, "held by")
-    assert [("holders", (11,))] == session.acts
-    assert (
-        "feats · 2.00 MiB held by feats a value that you can name needs it Out[4][0] goes with"
-        " Out[4], which costs Out[4] Out.pop(4) and 2 more ways."
-    ) == Page(panel._held.text.value).text
-    session.tell()
-    assert "As it was before the last cell or act" in panel._held.text.value
-    panel._body.tensors.selected = [12]
-    assert "" == panel._held.text.value
-    panel.close()
-
-
-def test_two_holders_that_nobody_needs_must_both_go():
-    ways = (chain("Out[4]", wanted=False), chain("traceback of cell [9]", wanted=False))
-    found = LeakHolders(HeldStorage(11, MIB, ways))
-    told = Page(held_html(found, [storage(11, MIB, ["x"])], "IEC")).text
-    assert "cutting one of them frees nothing, cutting both frees 1.00 MiB." in told
-
-
-def test_a_tensor_that_nothing_can_be_found_for_says_so():
-    told = Page(held_html(LeakHolders(), [storage(11, MIB, ["x"])], "IEC")).text
-    assert "x · 1.00 MiB held by Nothing that can be followed holds it" in told
-
-
-class LeakHolders:
-    def __init__(self, *held):
-        self.held, self.notes = held, ()
