@@ -8,44 +8,39 @@ namespace.
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from nbmem.holders.entries import MODULE_PARTS, Entries
+from nbmem.holders.found import Edge
 from nbmem.inventory.natives import SUSPENDED
 from nbmem.inventory.paths import HOLDERS, Step, write_step
 from nbmem.inventory.readers import type_name
 
 if TYPE_CHECKING:
     from collections import Counter
+    from collections.abc import Iterator
 
-    from nbmem.holders.search import Found
+    from nbmem.holders.found import Found
 
 _WITH_CELLS = (types.FrameType, *SUSPENDED)
 _BUFFERS = ("_tee", "_tee_dataobject", "cycle")
 
 
-def label_edges(
-    found: Found, holders: dict[int, Counter[int]], targets: int, make: Callable[..., Any]
-) -> None:
+def label_edges(found: Found, holders: dict[int, Counter[int]], targets: int) -> None:
     """Writes the edges, and takes out objects that only stand between a holder and its value.
 
     Args:
         found: takes the edges up.
         holders: by index, who refers to an object, how often.
         targets: how many of the objects are targets.
-        make: makes an edge of holder, held, kind and text.
     """
-    _Labels(found, holders, make).write(targets)
+    _Labels(found, holders).write(targets)
 
 
 class _Labels:
-    def __init__(
-        self, found: Found, holders: dict[int, Counter[int]], make: Callable[..., Any]
-    ) -> None:
+    def __init__(self, found: Found, holders: dict[int, Counter[int]]) -> None:
         self._found = found
         self._holders = holders
-        self._make = make
         self._entries = Entries()
         self._index = {id(found.objects[at]): at for at in holders}
         self._held: dict[int, set[int]] = {}
@@ -108,7 +103,7 @@ class _Labels:
 
     # -- edges -----------------------------------------------------------------------------------
 
-    def _edges_of(self, at: int) -> Iterator[Any]:
+    def _edges_of(self, at: int) -> Iterator[Edge]:
         mine = self._between.get(at, set())
         wanted = (self._held[at] | _union(self._held.get(part, ()) for part in mine)) - mine
         told: set[int] = set()
@@ -119,9 +114,9 @@ class _Labels:
                 held = keys.get(id(value))
                 if held is not None:
                     told.add(held)
-                    yield self._make(at, held, *_words(step, key))
+                    yield Edge(at, held, *_words(step, key))
             for held in sorted(wanted - told):
-                yield self._make(at, held, *_words_of_unknown(holder))
+                yield Edge(at, held, *_words_of_unknown(holder))
 
 
 def _union(parts: Iterator[Any]) -> set[int]:

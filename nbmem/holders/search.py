@@ -15,14 +15,14 @@ import inspect
 import sys
 import types
 from collections import Counter
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from nbmem.heap.storages import bare_torch
 from nbmem.holders.beginnings import Beginnings
 from nbmem.holders.edges import label_edges
+from nbmem.holders.found import Edge, Found
 from nbmem.holders.references import References
 from nbmem.holders.unseen import (
     counts_of,
@@ -34,52 +34,14 @@ from nbmem.holders.unseen import (
     leads_to,
 )
 from nbmem.inventory.frames import read_locals
-from nbmem.inventory.readers import HEAP_TYPE
+from nbmem.inventory.readers import HEAP_TYPE, names_in_space
 
 if TYPE_CHECKING:
     from collections.abc import Container, Sequence
 
+__all__ = ["Edge", "Found", "search_holders"]
 MOST_OBJECTS = 100_000
 """Objects that one search looks up the holders of."""
-
-
-class Edge(NamedTuple):
-    """One way in which an object is held."""
-
-    holder: int
-    """Index into `Found.objects`."""
-    held: int
-    kind: str
-    """As in `PathStep.kind`."""
-    text: str
-    """As in `PathStep.text`."""
-
-
-@dataclass(slots=True, eq=False)
-class Found:
-    """What holds the targets. It holds all of it strongly, until `clear`."""
-
-    objects: list[Any] = field(default_factory=list)
-    """The targets come first; then what holds them, the nearest first."""
-    edges: list[Edge] = field(default_factory=list)
-    roots: dict[int, tuple[str, str]] = field(default_factory=dict)
-    """Where chains begin, by index: kind and text of modules, classes and running frames."""
-    known: set[int] = field(default_factory=set)
-    """Objects that the caller knows already: what holds them was not searched."""
-    loose: dict[int, int] = field(default_factory=dict)
-    """How many references to an object have no holder that Python shows: C++ has them, or objects
-    that the garbage collector does not see."""
-    unreachable: set[int] = field(default_factory=set)
-    """Objects to which no root, nothing known and no loose reference leads: `gc.collect()` would
-    free them."""
-    cut: bool = False
-    """A limit ended the search: there are more holders than are told."""
-
-    def clear(self) -> None:
-        """Lets go of everything."""
-        for part in (self.objects, self.edges, self.roots, self.known, self.loose):
-            part.clear()
-        self.unreachable.clear()
 
 
 def search_holders(
@@ -107,6 +69,11 @@ def search_holders(
             gc.enable()
 
 
+_FEW = 64
+"""References of a class that are looked at one by one."""
+_OF_CLASS = (types.GetSetDescriptorType, types.MemberDescriptorType, types.CellType)
+"""Types of the objects in a class's namespace that refer to the class."""
+_mro_of = type.__dict__["__mro__"].__get__
 _flags_of = type.__dict__["__flags__"].__get__
 _ITEMS = (dict, list, tuple, set)
 """Types of Python's own that are plausible in an array of objects, besides instances."""
@@ -165,7 +132,7 @@ class _Search:
             self._forget_ours()
             self._name_loose()
             self._find_unreachable()
-            label_edges(found, self._holders, self._targets, Edge)
+            label_edges(found, self._holders, self._targets)
             return found
         finally:
             for references in self._references:
@@ -183,8 +150,22 @@ class _Search:
         if id(thing) in self._known:
             found.known.add(index)
         elif (root := self._beginnings.find(thing)) is not None:
-            found.roots[index] = root
+            self._enter_root(index, root)
         return index
+
+    def _enter_root(self, index: int, root: tuple[str, str]) -> None:
+        if root[0] != "class" or not self._is_forgotten(self._found.objects[index]):
+            self._found.roots[index] = root
+
+    def _is_forgotten(self, cls: type) -> bool:
+        """Returns whether a class of the user's has neither name nor instance: only itself."""
+        if sys.getrefcount(cls) > _FEW or names_in_space(cls) is None:
+            return False
+        return all(
+            holder is _mro_of(cls) or type(holder) in _OF_CLASS
+            for references in self._references
+            for holder in references.holders_of(cls)
+        )
 
     def _climb(self) -> None:
         """Looks up the holders of all that is new."""

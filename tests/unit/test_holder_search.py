@@ -163,6 +163,43 @@ def test_what_a_class_has_is_told_of_the_class():
         del Trainer.shared
 
 
+def test_a_class_without_a_name_or_an_instance_is_garbage_with_all_it_has():
+    def run_cell():
+        class Old:
+            cache = [torch.zeros(3)]  # noqa: RUF012
+
+            def method(self):
+                return super().__init__()
+
+        return weakref.ref(Old.cache[0]), weakref.ref(Old)
+
+    tensor, old = run_cell()
+    told = Told([tensor()])
+    assert ({}, {}) == (told.roots, told.loose)
+    assert set(range(len(told.types))) == told.unreachable
+    assert old() is not None
+    gc.collect()
+    assert (None, None) == (tensor(), old())
+
+
+def test_a_class_whose_instance_lives_is_no_garbage(lib):
+    class Old:
+        cache = [torch.zeros(3)]  # noqa: RUF012
+
+    lib.instance, targets = Old(), [Old.cache[0]]
+    name = f"class {__name__}.{Old.__qualname__}.cache[0]"
+    del Old
+    told = Told(targets)
+    assert [name] == told.chains()
+    assert set() == told.unreachable
+
+
+def test_one_item_of_a_very_long_list_is_told_by_its_place(lib):
+    lib.data = [[] for _ in range(300_000)]
+    lib.data[271_828].append(torch.zeros(3))
+    assert ["module some_lib.data[271828][0]"] == Told([lib.data[271_828][0]]).chains()
+
+
 # -- functions and frames ------------------------------------------------------------------------
 
 
@@ -469,6 +506,19 @@ def test_the_callers_own_containers_are_no_holders():
 
     told = caller()
     assert ([], {}, {0}) == (told.edges, told.loose, told.unreachable)
+
+
+def test_objects_of_nbmem_and_what_only_they_have_are_no_holders(lib):
+    holder = type("Trail", (), {"__module__": "nbmem.inventory.trail"})()
+    tensor = torch.zeros(3)
+    holder.tensors = {"kept": [tensor]}
+    lib.acts = [tensor]
+    targets = [tensor]
+    del tensor
+    told = Told(targets)
+    assert ["module some_lib.acts[0]"] == told.chains()
+    assert ({}, 2) == (told.loose, len(told.edges))
+    assert holder is not None
 
 
 def test_nothing_is_kept_afterwards(lib):
