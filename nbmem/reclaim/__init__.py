@@ -6,16 +6,26 @@
 output cache keeps of a shown value. What belongs to a model, an optimizer, a list or an object is
 refused with the line of code that would do it. `plan` decides, `names` drops, `acts` proves.
 
+Leaks are got back by `leaks`: a fresh look, `choosing` what is meant, `cutting` each chain where it
+holds, `work` that does it all, the proof. The acts themselves stand alone: `tracebacks` (an error
+loses the variables of its calls), `detaching` and `cycles` (graphs), `views` and `layouts` (small
+views of large storages), `training` (gradients, optimizer state), `dropping` and `registered`
+(what functions, hooks, queues, logs and Python itself keep), `rebinding` (one object in another's
+place). Each keeps every value that has a name and says in words what it did.
+
 `park` and `unpark` free an accelerator for a while: `reached` finds what a name leads to, `trips`
 plans, `moves` re-points tensors at memory elsewhere, `lot` remembers weakly.
 """
 
 from nbmem.reclaim.acts import collect_garbage, drop_storages, empty_cache, plan_drop
+from nbmem.reclaim.leaks import Finder, plan_reclaim, reclaim_leaks
 from nbmem.reclaim.lot import ParkingLot
 from nbmem.reclaim.names import Holdings
 from nbmem.reclaim.parking import park, unpark
+from nbmem.reclaim.tracebacks import release_error
 
 __all__ = [
+    "Finder",
     "Holdings",
     "ParkingLot",
     "collect_garbage",
@@ -23,5 +33,8 @@ __all__ = [
     "empty_cache",
     "park",
     "plan_drop",
+    "plan_reclaim",
+    "reclaim_leaks",
+    "release_error",
     "unpark",
 ]

@@ -213,7 +213,7 @@ class Cutter:
         callback = point.way.objects[0]
         of_atexit = point.way.ties[0].step is None and type(callback) in _CALLABLE
         if not of_atexit and all(one is not callback for one in gc.callbacks):
-            return "whoever set it has to take it back"
+            return "its owner has to take it back: `atexit.unregister(function)` for a call at exit"
         act = partial(unregister_callback, callback, point.cut)
         self._work.acts["callback", id(callback)] = act
         return ""

@@ -66,7 +66,7 @@ def strip_log_record(record: logging.LogRecord, held: Any) -> Outcome:
     if attributes.get("exc_info") and not attributes.get("exc_text"):
         attributes["exc_text"] = logging.Formatter().formatException(attributes["exc_info"])
     attributes.update(msg=message, args=None, exc_info=None)
-    for name in [name for name, value in attributes.items() if value is held]:
+    for name in [name for name, value in attributes.items() if value is held is not None]:
         del attributes[name]
     return Outcome(["keep only the text of a log record"])
 
@@ -92,13 +92,10 @@ def unregister_event(shell: InteractiveShell | None, callback: Any, name: str) -
 
 
 def unregister_callback(callback: Any, name: str) -> Outcome:
-    """Takes a callback out of `gc.callbacks` or of what `atexit` calls."""
-    stay = [one for one in gc.callbacks if one is not callback]
-    before = len(gc.callbacks) + atexit._ncallbacks()
-    gc.callbacks[:] = stay
+    """Takes a callback out of `gc.callbacks` and of what `atexit` calls, which tells nobody."""
+    gc.callbacks[:] = [one for one in gc.callbacks if one is not callback]
     atexit.unregister(callback)
-    found = len(gc.callbacks) + atexit._ncallbacks() < before
-    return Outcome([f"unregister {name}"]) if found else _gone(name)
+    return Outcome([f"unregister {name}"])
 
 
 def detach_finalizer(info: Any, name: str) -> Outcome:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from nbmem.reclaim.cycles import cut_cycle
 from nbmem.reclaim.detaching import Target, detach_graphs
 from nbmem.reclaim.names import drop_output, drop_throwaway, drop_variable
-from nbmem.reclaim.outcome import Outcome, list_of
+from nbmem.reclaim.outcome import Outcome, list_of, type_name
 from nbmem.reclaim.tracebacks import release_error
 from nbmem.reclaim.training import drop_gradients, drop_state
 from nbmem.reclaim.views import shrink_views
@@ -80,7 +81,7 @@ class Work:
 
     def _release(self, shell: InteractiveShell | None, outcome: Outcome) -> None:
         if self.errors:
-            outcome.add(release_error(*self.errors))
+            _do(partial(release_error, *self.errors), outcome)
         if self.outputs and shell is not None:
             drop_output(shell, self.outputs.values())
             outcome.done.append(f"drop {list_of(self.outputs)}")
@@ -91,21 +92,21 @@ class Work:
             drop_variable(shell, name)
             outcome.done.append(f"del {name}")
         for act in self.acts.values():
-            outcome.add(act())
+            _do(act, outcome)
 
     def _reduce(self, outcome: Outcome) -> None:
         for optimizer, parameters in self.states:
-            outcome.add(drop_state(optimizer, parameters, groups=True))
+            _do(partial(drop_state, optimizer, parameters, groups=True), outcome)
         if self.gradients:
-            outcome.add(drop_gradients(self.gradients))
+            _do(partial(drop_gradients, self.gradients), outcome)
         if self.graphs:
-            outcome.add(detach_graphs(self.graphs))
+            _do(partial(detach_graphs, self.graphs), outcome)
         if self.cyclic:
-            outcome.add(cut_cycle(list(self.cyclic.values())))
+            _do(partial(cut_cycle, list(self.cyclic.values())), outcome)
         views = list(self.views)
         self.clear()  # what is held here would count as someone who shows the storage
         if views:
-            outcome.add(shrink_views(views))
+            _do(partial(shrink_views, views), outcome)
 
     def _collect(self, outcome: Outcome) -> None:
         if self.unfreeze:
@@ -114,3 +115,11 @@ class Work:
         if self.collect:
             gc.collect()
             outcome.done.append("gc.collect()")
+
+
+def _do(act: Act, outcome: Outcome) -> None:
+    """Does one act; where the user's own code makes it fail, the others go on."""
+    try:
+        outcome.add(act())
+    except Exception as error:  # of a `__hash__`, a `__set__`, a lock of the user's
+        outcome.refused.append(f"one act failed with {type_name(error)}: {error}; the rest went on")

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import collections
+import contextvars
 import dataclasses
 import functools
 import gc
 import inspect
+import logging
 import math
+import queue
 import sys
 import traceback
 import weakref
@@ -19,6 +23,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from nbmem.reclaim.choosing import Known, choose
 from nbmem.reclaim.cycles import cut_cycle
 from nbmem.reclaim.detaching import Target, detach_graphs
 from nbmem.reclaim.dropping import (
@@ -29,9 +34,19 @@ from nbmem.reclaim.dropping import (
     empty_container,
     remove_hook,
 )
+from nbmem.reclaim.registered import (
+    detach_finalizer,
+    empty_queue,
+    remove_global_hook,
+    reset_variable,
+    strip_log_record,
+    unregister_callback,
+)
 from nbmem.reclaim.tracebacks import release_error
 from nbmem.reclaim.training import drop_gradients, drop_state
 from nbmem.reclaim.views import shrink_views, shrunk_bytes
+from nbmem.reclaim.work import Work
+from nbmem.records import Leak
 
 
 class Canary:
@@ -1046,3 +1061,180 @@ def test_attribute_of_a_module_becomes_none_and_its_parameters_stay():
     assert ["set Linear.last to None"] == outcome.done
     assert 1 == len(clear_module_attribute(model, "weight", model.weight).refused)
     assert model.weight is not None
+
+
+# What is registered somewhere.
+
+
+@pytest.mark.parametrize("make", [queue.Queue, queue.LifoQueue, queue.SimpleQueue, asyncio.Queue])
+def test_queue_is_emptied_and_whoever_joins_it_goes_on(make):
+    jobs = make()
+    for _ in range(3):
+        (jobs.put_nowait if make is asyncio.Queue else jobs.put)(torch.zeros(4))
+    outcome = empty_queue(jobs, "jobs")
+    assert ["take 3 items out of jobs"] == outcome.done
+    assert jobs.empty()
+    if make in (queue.Queue, queue.LifoQueue):
+        jobs.join()
+
+
+def test_log_record_keeps_its_text(caplog):
+    held = torch.ones(2)
+    seen = watch(held)
+    with caplog.at_level(logging.WARNING):
+        logging.getLogger("train").warning("batch %s", held, extra={"logits": held})
+    (record,) = caplog.records
+    text = "batch tensor([1., 1.])"
+    strip_log_record(record, held)
+    del held
+    assert seen.expired()
+    assert text == record.getMessage()
+    assert not hasattr(record, "logits")
+
+
+def test_log_record_keeps_its_traceback_as_text(caplog):
+    error, alive = fail()
+    logging.getLogger("train").error("failed", exc_info=error)
+    (record,) = caplog.records
+    del error
+    caplog.clear()
+    caplog.handler.reset()
+    strip_log_record(record, None)
+    gc.collect()
+    assert alive() is None
+    assert "in train" in logging.Formatter().format(record)
+
+
+def test_log_record_that_cannot_be_written_out_is_left():
+    record = logging.LogRecord("train", 30, "f.py", 1, "%d items", ("many",), None)
+    (sentence,) = strip_log_record(record, None).refused
+    assert sentence == "a log record can't be written out (TypeError); clear its handler"
+    assert ("many",) == record.args
+
+
+def test_context_variable_is_set_to_none():
+    current, other = contextvars.ContextVar("current"), contextvars.ContextVar("other")
+    value = torch.zeros(3)
+    current.set(value)
+    other.set(5)
+    assert ["set current to None"] == reset_variable(value, "current").done
+    assert (None, 5) == (current.get(), other.get())
+    assert ["current holds something else by now"] == reset_variable(value, "current").refused
+
+
+def test_finalizer_is_detached_and_never_called():
+    called, thing = [], Canary()
+    weakref.finalize(thing, called.append, 1)
+    registry = vars(weakref.finalize)["_registry"]
+    (info,) = [one for one in registry.values() if one.args == (1,) and one.func == called.append]
+    assert ["detach the call"] == detach_finalizer(info, "the call").done
+    del thing
+    assert [] == called
+    assert ["the call is gone already"] == detach_finalizer(info, "the call").refused
+
+
+def test_callback_of_the_collector_is_unregistered():
+    def note(phase, info):
+        pass
+
+    gc.callbacks.append(note)
+    unregister_callback(note, "gc.callbacks note()")
+    assert all(one is not note for one in gc.callbacks)
+
+
+def test_hook_of_all_modules_is_removed():
+    called = []
+
+    def save(*_):
+        called.append(1)
+
+    handle = torch.nn.modules.module.register_module_forward_hook(save)
+    assert ["remove the hook"] == remove_global_hook(save, "hook").done
+    torch.nn.Linear(2, 2)(torch.ones(1, 2))
+    handle.remove()
+    assert [] == called
+
+
+# Which leaks are meant.
+
+
+def leak(cuts=("x",), storages=(1,), cost="", **others):
+    facts = {
+        "bytes": 4096,
+        "count": 1,
+        "kind": "forgotten_reference",
+        "holder": "closure",
+        "path": (),
+        "created_by": None,
+        "reason": "It is held.",
+        "remedy": "del x",
+    }
+    return Leak(**(facts | {"cost": cost, "storages": storages, "cuts": cuts} | others))
+
+
+def known(*leaks, variables=(), outputs=(), cuts=()):
+    return Known(leaks, {1, 2, 3}, variables, outputs, cuts)
+
+
+FREE, COSTLY = leak(("a",)), leak(("b",), (2,), "Out[3]")
+NAMED, RUNNING = (
+    leak(("c",), (3,), on_request=True),
+    leak(("d",), (3,), reclaimable=False),
+)
+
+
+def test_unasked_only_what_costs_nothing_is_taken():
+    choice = choose(known(FREE, COSTLY, NAMED, RUNNING), None, everything=False)
+    assert ([FREE], []) == (choice.leaks, choice.refused)
+
+
+def test_everything_takes_what_costs_and_explains_the_rest():
+    choice = choose(known(FREE, COSTLY, NAMED, RUNNING), None, everything=True)
+    assert [FREE, COSTLY] == choice.leaks
+    assert [
+        "4.00 KiB of c may still be wanted; reclaim 'c' by name to take it",
+        "4.00 KiB of d is only explained: It is held; what frees it: del x",
+    ] == choice.refused
+
+
+def test_what_is_asked_for_is_taken_whatever_it_costs():
+    choice = choose(known(FREE, COSTLY, NAMED, RUNNING), ["b", NAMED, "d"], everything=False)
+    assert [COSTLY, NAMED] == choice.leaks
+    assert 1 == len(choice.refused)
+
+
+def test_leak_is_matched_by_kind_cuts_and_storages():
+    older = leak(("a",), (1, 9))
+    choice = choose(known(FREE), [older, leak(("a",), (9,))], everything=False)
+    assert [] == choice.leaks
+    assert [
+        "4.00 KiB of a changed since it was found; look again with `%gpumem leaks`",
+        "4.00 KiB of a is gone already",
+    ] == choice.refused
+
+
+def test_text_is_first_what_holds_a_leak_then_a_name():
+    everything = known(FREE, variables=("a", "v"), outputs=("Out[1]",), cuts=("small",))
+    choice = choose(everything, ["a", "v", "Out[1]", "small", "a"], everything=False)
+    assert ([FREE], ["v"], ["Out[1]"], ["small"]) == (
+        choice.leaks,
+        choice.variables,
+        choice.outputs,
+        choice.cuts,
+    )
+
+
+def test_act_that_fails_does_not_stop_the_others():
+    def explode():
+        raise RuntimeError("a lock of the user's")
+
+    held, work = [1, 2], Work()
+    work.acts["a", 1] = explode
+    work.acts["b", 2] = lambda: empty_container(held, "acts")
+    outcome = work.run(None)
+    assert [] == held
+    assert ["empty acts: 2 items"] == outcome.done
+    assert [
+        "one act failed with RuntimeError: a lock of the user's; the rest went on"
+    ] == outcome.refused
+    assert {} == work.acts
