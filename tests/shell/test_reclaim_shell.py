@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import random
 import sys
 import weakref
 
@@ -11,6 +12,7 @@ import torch
 
 import nbmem
 from nbmem.reclaim.names import drop_output, drop_throwaway
+from nbmem.reclaim.outcome import Outcome
 from nbmem.reclaim.tracebacks import release_error
 
 FAILING = """
@@ -363,3 +365,65 @@ def test_next_training_step_is_the_same_after_everything_was_reclaimed(leaky):
     nbmem.reclaim_memory(everything=True)
     leaky.run("for _ in range(2): step()")
     assert expected == [loss.item() for loss in leaky.names["losses"]]
+
+
+INGREDIENTS = {
+    "losses": "losses{n} = [(seen(w{n} + i)).exp().sum() for i in range(2)]",
+    "error": "errors{n} = []\ndef fail{n}():\n    acts = seen(torch.ones(2**18))\n    1 / 0\n"
+    "try: fail{n}()\nexcept ZeroDivisionError as error: errors{n}.append(error)",
+    "shown": "seen(torch.ones(2**18))",
+    "both": "both{n} = seen(torch.ones(2**18))\nboth{n}",
+    "view": "part{n} = seen(torch.ones(2**18))[:{n}00]",
+    "cache": "import functools\n@functools.cache\ndef load{n}(): return seen(torch.ones(2**18))\n"
+    "load{n}().shape;",
+    "generator": "def batches{n}():\n    data = seen(torch.ones(2**18)); yield 1\n"
+    "steps{n} = batches{n}(); next(steps{n});",
+    "throwaway": "def pair{n}(): return 1, seen(torch.ones(2**18))\nfirst{n}, _ = pair{n}()",
+    "wanted": "kept{n} = {{'a': [seen(torch.ones(2**18))]}}",
+    "model": "net{n} = torch.nn.Linear(512, 512); seen(net{n}.weight)\n"
+    "opt{n} = torch.optim.Adam(net{n}.parameters()); net{n}(torch.ones(2, 512)).sum().backward()\n"
+    "opt{n}.step()",
+}
+
+
+def numbers_of(names):
+    """What the names lead to by value, as plain numbers."""
+    found = {}
+    for name, value in list(names.items()):
+        if name[-1:].isdigit() and not name.startswith("_"):
+            parts = value.parameters() if isinstance(value, torch.nn.Module) else value
+            parts = parts["a"] if isinstance(parts, dict) else parts
+            parts = [parts] if isinstance(parts, torch.Tensor) else parts
+            if not callable(parts) and hasattr(parts, "__len__"):
+                found[name] = [p.sum().item() for p in parts if isinstance(p, torch.Tensor)]
+    return found
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_any_mix_keeps_the_promise_and_the_values(leaky, seed):
+    dice = random.Random(seed)
+    for n in range(1, 7):
+        leaky.run(f"w{n} = torch.ones(2**18, requires_grad=True)")
+        leaky.run(INGREDIENTS[dice.choice(sorted(INGREDIENTS))].format(n=n))
+    leaky.run("done = 1")
+    leaky.run("done = 2")
+    before, alive = numbers_of(leaky.names), sum(lives(leaky))
+    gc.collect()
+    plan = nbmem.reclaim_memory(everything=True, dry_run=True)
+    assert alive == sum(lives(leaky))
+    report = nbmem.reclaim_memory(everything=True)
+    assert 0 < plan.promised == report.promised == report.freed
+    assert sum(lives(leaky)) < alive
+    assert ((), plan.planned, plan.costs) == (report.still_held, report.planned, report.costs)
+    assert before == numbers_of(leaky.names)
+    assert 0 == nbmem.reclaim_memory(everything=True).freed
+
+
+def test_what_still_holds_it_is_told_when_a_promise_is_broken(leaky, monkeypatch):
+    leaky.run("x = torch.ones(3)\nx.cache = seen(torch.ones(2**18))")
+    (leak,) = nbmem.find_leaks()
+    monkeypatch.setattr("nbmem.reclaim.cutting.drop_attribute", lambda *_: Outcome())
+    report = nbmem.reclaim_memory(leak)
+    assert (MIB, 0, ()) == (report.promised, report.freed, report.dropped)
+    (sentence,) = report.still_held
+    assert sentence.startswith("1.00 MiB live on: x")
