@@ -113,26 +113,28 @@ class References:
         if first == len(keys) or keys[first] != key:
             return []
         last = bisect_right(keys, key, first)
-        found = (self._holder(position, thing) for position in self._positions[first:last])
-        return [holder for holder in found if holder is not None]
+        found: list[Any] = []
+        for position in self._positions[first:last]:
+            holder = self._holder_at(position)
+            if holder is None or not _refers(holder, thing):
+                holder = self._look_again(position, thing, found)
+            if holder is not None:
+                found.append(holder)
+        return found
 
-    def _holder(self, position: int, thing: Any) -> Any:
+    def _holder_at(self, position: int) -> Any:
         chunk = bisect_right(self._starts, position) - 1
         ends = self._ends.get(chunk)
         if ends is None:
             counts = map(len, map(gc.get_referents, self._chunk(chunk)))
             ends = self._ends[chunk] = list(accumulate(counts))
         index = bisect_right(ends, position - self._starts[chunk])
-        if index < len(ends):
-            holder = self.objects[chunk * CHUNK + index]
-            if _refers(holder, thing):
-                return holder
-        return self._look_again(chunk, thing)
+        return self.objects[chunk * CHUNK + index] if index < len(ends) else None
 
-    def _look_again(self, chunk: int, thing: Any) -> Any:
-        """Looks for a holder where another thread moved things, or two addresses share a key."""
-        for holder in self._chunk(chunk):
-            if _refers(holder, thing):
+    def _look_again(self, position: int, thing: Any, told: list[Any]) -> Any:
+        """Looks nearby, where another thread moved things or two addresses have one key."""
+        for holder in self._chunk(bisect_right(self._starts, position) - 1):
+            if _refers(holder, thing) and not any(one is holder for one in told):
                 return holder
         return None
 

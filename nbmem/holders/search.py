@@ -269,6 +269,8 @@ class _Search:
         for held, holder in held_arrays(self._references[0].objects, loose):
             if not self._is_ours(holder):
                 self._add(held, self._beginnings.owner_of(holder))
+                if gc.is_tracked(holder) and id(holder) in self._index:
+                    self._listed.add(self._index[id(holder)])
                 if is_array(held):
                     self._enter_behind(held, loose)
         self._climb()

@@ -92,14 +92,14 @@ def held_arrays(objects: list[Any], wanted: set[int]) -> list[tuple[Any, Any]]:
     Returns:
         Pairs of what is held and one holder; a pair for each reference.
     """
-    found: list[tuple[Any, Any]] = []
     kinds = _kinds_of_array()
+    look = _ArrayLook(wanted, kinds)
     for start in range(0, len(objects) if kinds else 0, CHUNK):
         chunk = objects[start : start + CHUNK]
         if _have_arrays(chunk, kinds):
             for holder in chunk:
-                _look_into(holder, wanted, kinds, found)
-    return found
+                look.into(holder)
+    return look.found
 
 
 def _have_arrays(holders: list[Any], kinds: set[int]) -> bool:
@@ -117,19 +117,32 @@ _NESTED = 4
 """Untracked tuples in each other, in a dict, that are looked into."""
 
 
-def _look_into(
-    holder: Any, wanted: set[int], kinds: set[int], found: list[tuple[Any, Any]]
-) -> bool:
-    """Adds the arrays in a holder, and in what is in it untracked; returns whether any was met."""
-    before = len(found)
-    for held in filterfalse(gc.is_tracked, gc.get_referents(holder)):
-        kind = type(held)
-        if id(kind) in kinds:
-            if leads_to(held, wanted):
-                found.append((held, holder))
-        elif (kind is dict or kind is tuple) and _look_into(held, wanted, kinds, found):
-            found.append((held, holder))
-    return len(found) > before
+class _ArrayLook:
+    """Looks into holders for arrays; into untracked containers and arrays once."""
+
+    def __init__(self, wanted: set[int], kinds: set[int]) -> None:
+        self.found: list[tuple[Any, Any]] = []
+        self._wanted = wanted
+        self._kinds = kinds
+        self._met: dict[int, tuple[bool, Any]] = {}
+        """By id: whether it leads to a wanted object, and what it is, so that the id stays its."""
+
+    def into(self, holder: Any) -> bool:
+        """Adds what of it leads to a wanted object; returns whether anything does."""
+        before = len(self.found)
+        for held in filterfalse(gc.is_tracked, gc.get_referents(holder)):
+            kind = type(held)
+            if (id(kind) in self._kinds or kind is dict or kind is tuple) and self._leads(held):
+                self.found.append((held, holder))
+        return len(self.found) > before
+
+    def _leads(self, held: Any) -> bool:
+        met = self._met.get(id(held))
+        if met is None:
+            is_one = id(type(held)) in self._kinds
+            leads = leads_to(held, self._wanted) if is_one else self.into(held)
+            met = self._met[id(held)] = leads, held
+        return met[0]
 
 
 def is_array(thing: Any) -> bool:
@@ -140,10 +153,15 @@ def is_array(thing: Any) -> bool:
 
 def leads_to(array: Any, wanted: set[int]) -> bool:
     """Returns whether an array is a view of a wanted object, or has one among its items."""
-    return any(
-        id(held) in wanted or (is_array(held) and leads_to(held, wanted))
-        for held in inside_array(array)
-    )
+    seen, stack = {id(array)}, [array]
+    while stack:
+        for held in inside_array(stack.pop()):
+            if id(held) in wanted:
+                return True
+            if is_array(held) and id(held) not in seen:
+                seen.add(id(held))
+                stack.append(held)
+    return False
 
 
 def inside_array(array: Any) -> list[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import functools
 import gc
 import itertools
@@ -371,6 +372,31 @@ def test_an_array_of_objects_is_told(lib):
     lib.table = numpy.empty(3, dtype=object)
     lib.table[1] = torch.zeros(3)
     assert ["module some_lib.table[1]"] == Told([lib.table[1]]).chains()
+
+
+def test_an_array_in_a_dict_that_two_have_is_told_both_ways(lib):
+    lib.one = {"batch": torch.zeros(3).numpy()}
+    lib.two = [lib.one]
+    told = Told([lib.one["batch"].base])
+    expected = ["module some_lib.one['batch'].base", "module some_lib.two[0]['batch'].base"]
+    assert expected == told.chains()
+    assert {} == told.loose
+
+
+def test_an_array_that_has_itself_is_no_endless_way(lib):
+    import numpy
+
+    lib.table = numpy.empty(2, dtype=object)
+    lib.table[0], lib.table[1] = lib.table, torch.zeros(3)
+    assert "module some_lib.table[1]" in Told([lib.table[1]]).chains()
+
+
+def test_what_a_context_variable_and_a_thread_have_of_their_own_is_not_garbage():
+    variable, local = contextvars.ContextVar("batch"), threading.local()
+    variable.set([torch.zeros(3)])
+    local.acts = [torch.zeros(4)]
+    told = Told([variable.get()[0], local.acts[0]])
+    assert set() == told.unreachable
 
 
 def test_the_gradient_of_a_tensor_that_was_found_is_told(lib):
