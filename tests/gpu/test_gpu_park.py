@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from nbmem.session import close_session, current_session
+from nbmem.session import current_session
 
 pytestmark = [
     pytest.mark.gpu,
@@ -45,8 +45,7 @@ def fresh_allocator():
 @pytest.fixture
 def session(shell):
     shell.run_line_magic("load_ext", "nbmem")
-    yield current_session()
-    close_session()
+    return current_session()
 
 
 def make():
@@ -134,8 +133,8 @@ def test_a_pending_backward_pass_runs_after_a_round_trip(session):
     twin = copy.deepcopy(model)
     losses = [net(tokens).square().mean() for net in (model, twin)]
     session.shell.user_ns["model"] = model
-    session.park(["model"])
-    session.unpark([])
+    assert () == session.park(["model"]).refused
+    assert () == session.unpark([]).refused
     for loss in losses:
         loss.backward()
     for a, b in zip(model.parameters(), twin.parameters(), strict=True):

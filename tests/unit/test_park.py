@@ -297,6 +297,9 @@ def special_tensors():
         "bfloat16": torch.ones(3, dtype=torch.bfloat16),
         "with nan": torch.tensor([float("nan"), -0.0, float("inf")]),
         "a view of nothing that has a name": torch.arange(10.0)[2:5],
+        "a view whose base Python never saw": torch.einsum(
+            "ij,jk->ki", torch.ones(2, 3), torch.ones(3, 4)
+        ),
         "detached": torch.ones(3, requires_grad=True).detach(),
     }
 
