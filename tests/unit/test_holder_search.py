@@ -613,7 +613,13 @@ def make_node(kind, token):
         node = Trainer()
         node.token = token
         return node
-    return {"list": [token], "dict": {"token": token}, "slots": make_slotted(token)}[kind]
+    if kind in ("slots", "closure"):
+        return make_slotted(token) if kind == "slots" else make_hook([token])
+    return {"list": [token], "dict": {"token": token}, "deque": deque([token])}[kind]
+
+
+def make_hook(acts):
+    return lambda: acts
 
 
 def make_slotted(token):
@@ -623,8 +629,10 @@ def make_slotted(token):
 
 
 def add_child(kind, node, child, number):
-    if kind == "list":
+    if kind in ("list", "deque"):
         node.append(child)
+    elif kind == "closure":
+        node.__closure__[0].cell_contents.append(child)
     elif kind == "dict":
         node[number] = child
     elif kind == "object":
@@ -633,7 +641,7 @@ def add_child(kind, node, child, number):
         node.cache.append(child)
 
 
-KINDS = st.sampled_from(["list", "dict", "object", "slots"])
+KINDS = st.sampled_from(["list", "deque", "dict", "object", "slots", "closure"])
 
 
 @st.composite
@@ -690,10 +698,10 @@ def ancestors(starts, edges):
 
 
 def edges_between(told, ids):
-    """Returns the pairs of nodes between which there is an edge; a slotted one has a list."""
+    """Returns the pairs of nodes between which there is an edge; some hold theirs in a list."""
     by_vertex = {at: ids[key] for at, key in enumerate(told.ids) if key in ids}
     owner = dict(by_vertex)
     for holder, held, _, text in told.edges:
-        if text == ".cache" and holder in by_vertex and held not in by_vertex:
+        if text in (".cache", "closure acts") and holder in by_vertex and held not in by_vertex:
             owner[held] = by_vertex[holder]
     return {(owner.get(e[0]), by_vertex.get(e[1])) for e in told.edges}
