@@ -9,69 +9,17 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from nbmem.heap.storages import gradient_of, layout_of
-from nbmem.records import GradientFact, StateFact, ViewFact
+from nbmem.records import GradientFact, StateFact
 
 if TYPE_CHECKING:
-    from nbmem.heap import StorageRef
+    pass
 
 _BASE = torch._C.TensorBase
 _CHUNK = 1 << 20
 _requires_grad = vars(_BASE)["requires_grad"].__get__
 _dict_of_optimizer = vars(torch.optim.Optimizer)["__dict__"].__get__
 _STRIDED = torch.strided
-_BASE_FIELD = vars(_BASE)["_base"].__get__
 _device_of = vars(_BASE)["device"].__get__
-
-
-def base_of(tensor: Any) -> Any:
-    """Returns the tensor that torch keeps for a view's sake; None where there is none."""
-    try:
-        return _BASE_FIELD(tensor)
-    except RuntimeError:  # a view whose base was changed in place under no_grad
-        return None
-
-
-def view_fact(ref: StorageRef, tensors: list[Any], names: Callable[[Any], str]) -> ViewFact | None:
-    """Returns how much of a storage its tensors show; None where they show at least half.
-
-    Args:
-        ref: the storage.
-        tensors: every tensor that is alive over it.
-        names: the name of a tensor; empty where it has none.
-    """
-    parts = [_extent(tensor) for tensor in tensors]
-    if not parts or None in parts:
-        return None
-    extents = {part for part in parts if part is not None}
-    used = min(sum(size for _, _, size in extents), _covered(extents))
-    if 2 * used >= ref.bytes:
-        return None
-    called = [names(tensor) for tensor in tensors]
-    return ViewFact(ref.serial, ref.bytes, used, tuple(called) if all(called) else ())
-
-
-def _extent(tensor: Any) -> tuple[Any, Any, Any] | None:
-    """Returns (first byte, byte behind the last, bytes shown) of a strided tensor."""
-    if issubclass(type(tensor), torch.UntypedStorage) or layout_of(tensor) is not _STRIDED:
-        return None
-    size = _BASE.element_size(tensor)
-    shape, stride = tuple(_BASE.size(tensor)), _BASE.stride(tensor)
-    first = _BASE.storage_offset(tensor) * size
-    if 0 in shape:
-        return first, first, 0
-    reach = sum((length - 1) * step for length, step in zip(shape, stride, strict=True))
-    shown = 1
-    for length, step in zip(shape, stride, strict=True):
-        shown *= length if step else 1
-    return first, first + (reach + 1) * size, shown * size
-
-
-def _covered(extents: Iterable[tuple[int, int, int]]) -> int:
-    total, end = 0, 0
-    for first, last, _ in sorted(extents):
-        total += max(0, last - max(first, end))
-        end = max(end, last)
-    return total
 
 
 def is_zero(tensor: Any) -> bool | None:

@@ -71,9 +71,10 @@ class Teller:
             points.append(CutPoint(chain.cut, chain.holder, chain, way, at))
 
     def held(self, ref: StorageRef, *, wanted: bool) -> HeldStorage:
-        """Returns what was told of one storage."""
+        """Returns what was told of one storage; garbage holds nothing that something else holds."""
         chains = self._chains.get(ref.serial) or [_FROZEN if gc.get_freeze_count() else _UNSEEN]
-        chains = sorted(chains, key=lambda chain: len(chain.steps))
+        others = [chain for chain in chains if chain.holder != "garbage"]
+        chains = sorted(others or chains, key=lambda chain: len(chain.steps))
         more = self._more.get(ref.serial, 0)
         return HeldStorage(ref.serial, ref.bytes, tuple(chains), more, wanted)
 

@@ -8,13 +8,12 @@ import torch
 
 from nbmem.heap import scan_heap
 from nbmem.heap.storages import gradient_of
+from nbmem.holders.extents import is_array, shown_by, view_fact
 from nbmem.holders.facts import (
-    base_of,
     gradient_facts,
     lost_parameters,
     parameters_of,
     state_fact,
-    view_fact,
 )
 from nbmem.holders.finding import find_others
 from nbmem.holders.grouping import GraphGroups
@@ -26,6 +25,7 @@ from nbmem.holders.web import Web
 from nbmem.holders.words import WordWriter
 from nbmem.inventory.gradients import reach_gradients
 from nbmem.inventory.names import write_names
+from nbmem.inventory.parts import parts_of
 from nbmem.inventory.walk import NameWalk
 from nbmem.records import GradientFact, Holders, Note, StateFact, ViewFact, write_path
 
@@ -206,16 +206,20 @@ class Weaver:
         ref = self._index.refs.get(serial)
         if ref is None or ref.bytes < max(self._threshold, 1):
             return None
-        tensors = self._shown(self._index.over.get(serial, []))
-        fact = view_fact(ref, tensors, lambda tensor: self._texts.get(id(tensor), ""))
+        over = self._index.over.get(serial, [])
+        start = next((part.storage.data_ptr() for one in over[:1] for part in parts_of(one)), 0)
+        shown = shown_by(over, self._ties)
+        fact = view_fact(ref, shown, start, self._name_of)
         if fact is not None:
-            self._web.tensors[serial] = list(tensors)
+            self._web.tensors[serial] = shown
         return fact
 
-    def _shown(self, tensors: list[Any]) -> list[Any]:
-        """Leaves out bases that only their views keep: no tensor of the user's shows these."""
-        bases = {id(base_of(t)) for t in tensors if issubclass(type(t), torch.Tensor)}
-        return [t for t in tensors if id(t) in self._ties.incoming or id(t) not in bases]
+    def _name_of(self, thing: Any) -> str:
+        """Returns the name of a tensor or an array; empty where it has none."""
+        if id(thing) in self._texts or not is_array(thing):
+            return self._texts.get(id(thing), "")
+        ways = self._needs.ways_of_values(thing)
+        return write_path(self._writer.steps(ways[0])) if ways else ""
 
     # -- upwards -----------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ from nbmem.heap.graphs import HOOKS
 from nbmem.inventory.callables import held_by_function, held_by_method
 from nbmem.inventory.natives import held_by_native, may_hold
 from nbmem.inventory.paths import prints_itself
-from nbmem.inventory.readers import Kind, Reader, names_in_space, read_type
+from nbmem.inventory.readers import Kind, Reader, may_hold_tensors, names_in_space, read_type
 from nbmem.records import Inventory, StorageRecord
 
 if TYPE_CHECKING:
@@ -269,13 +269,13 @@ _ATTRIBUTES_ONLY = frozenset((Kind.MODULE, Kind.OPTIMIZER, Kind.INSTANCE))
 def _holds(value: Any, kind: int) -> bool:
     """Returns whether there can be anything in it."""
     if kind == _DICT:
-        return bool(dict.__len__(value)) and gc.is_tracked(value)
+        return bool(dict.__len__(value)) and may_hold_tensors(value)
     if kind == _TENSOR:
         return len(gc.get_referents(value)) > 1
     if kind == _NATIVE:
         return may_hold(value)
     if kind == _TUPLE:
-        return gc.is_tracked(value)
+        return may_hold_tensors(value)
     return kind != _NODE and (kind != _SET or bool(gc.get_referents(value)))
 
 

@@ -6,6 +6,7 @@ the slots, whatever the class pretends; objects are told apart by `type(o)`, nev
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import sys
@@ -236,6 +237,19 @@ def _is_of_python(cls: type) -> bool:
 def _is_machinery(cls: type) -> bool:
     module = _namespace_of(cls).get("__module__")
     return type(module) is str and f"{module}.".startswith(MACHINERY) and cls is not partial
+
+
+def may_hold_tensors(container: Any) -> bool:
+    """Returns whether a dict or tuple may lead to a tensor.
+
+    One that the collector does not track holds only what the collector does not track either: plain
+    values, others like it, and numpy's arrays, which may show a tensor's memory.
+    """
+    if gc.is_tracked(container):
+        return True
+    numpy = sys.modules.get("numpy")
+    kinds = set(map(type, gc.get_referents(container)))
+    return numpy is not None and not kinds.isdisjoint((numpy.ndarray, dict, tuple))
 
 
 def names_in_space(space: Any) -> dict[str, Any] | None:

@@ -22,7 +22,14 @@ import torch
 from nbmem.inventory.aliases import parts_of_models
 from nbmem.inventory.natives import may_hold
 from nbmem.inventory.paths import NAMELESS, Step, prints_itself
-from nbmem.inventory.readers import Kind, Reader, names_in_space, read_type, type_name
+from nbmem.inventory.readers import (
+    Kind,
+    Reader,
+    may_hold_tensors,
+    names_in_space,
+    read_type,
+    type_name,
+)
 from nbmem.inventory.trail import NOWHERE, OPTIMIZER, Trail
 from nbmem.inventory.visits import VISITS as _VISITS
 from nbmem.inventory.visits import DictSteps
@@ -185,8 +192,8 @@ class NameWalk:
             if not self.trail.reach(child, node, step, key) or len(gc.get_referents(child)) < 2:
                 return
         elif kind is Kind.DICT or reader.cls is tuple:
-            if not gc.is_tracked(child) or not gc.get_referents(child):
-                return  # Python knows that only plain values are inside
+            if not may_hold_tensors(child) or not gc.get_referents(child):
+                return
         elif kind is Kind.SPACE:
             if names_in_space(child) is None:
                 return

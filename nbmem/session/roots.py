@@ -95,10 +95,14 @@ def _hidden_copies(shell: InteractiveShell) -> list[tuple[str, Any]]:
 def output_places(shell: InteractiveShell | None) -> set[int]:
     """Returns the ids of IPython's own holders of names and shown values, which no chain names."""
     if shell is None:
-        return {id(vars(sys.modules["__main__"]))}
+        main = sys.modules["__main__"]
+        return {id(main), id(vars(main))}
     hook = shell.displayhook
-    places = (shell.user_ns, shell.user_global_ns, shell.user_ns_hidden, _outputs(shell))
-    return set(map(id, (*places, hook, vars(hook), shell.last_execution_result)))
+    places = (
+        *(shell.user_ns, shell.user_global_ns, shell.user_ns_hidden, shell.user_module),
+        *(_outputs(shell), hook, vars(hook), shell.last_execution_result),
+    )
+    return set(map(id, places))
 
 
 def _is_plain(value: object) -> bool:

@@ -305,3 +305,11 @@ def test_a_hundred_thousand_tensors_are_all_listed_and_named():
     many = [torch.empty(1) for _ in range(100_000)]
     names = by_name(take({"many": many}))
     assert all(f"many[{n}]" in names for n in range(100_000))
+
+
+def test_an_array_in_a_dict_of_plain_values_leads_to_its_tensor():
+    pytest.importorskip("numpy")
+    arrays = {"seed": 7, "first": torch.ones(1000).numpy()}
+    assert not gc.is_tracked(arrays)
+    names = {s.bytes: s.names for s in take({"arrays": arrays}).storages}
+    assert ("arrays['first'].base",) == names[4000]
