@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import functools
 import gc
@@ -17,6 +18,8 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from nbmem.holders.search import search_holders
 
@@ -554,6 +557,34 @@ def test_nothing_is_kept_afterwards(lib):
         Told([ref()])
     lib.model = None
     assert ref() is None
+
+
+class Seen(TorchDispatchMode):
+    """Counts operations of torch."""
+
+    count = 0
+
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        self.count += 1
+        return operation(*args, **(kwargs or {}))
+
+
+MODES = {
+    "inference": torch.inference_mode,
+    "fake tensors": FakeTensorMode,
+    "another default device": lambda: torch.device("meta"),
+    "none": contextlib.nullcontext,
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_modes_of_torchs_that_are_on_neither_see_the_search_nor_change_it(lib, mode):
+    lib.acts = [torch.zeros(3)]
+    threads = torch.get_num_threads()
+    with Seen() as seen, MODES[mode]():
+        told = Told([lib.acts[0]])
+    assert ["module some_lib.acts[0]"] == told.chains()
+    assert (0, threads) == (seen.count, torch.get_num_threads())
 
 
 class Loud:
