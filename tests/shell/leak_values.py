@@ -32,7 +32,7 @@ def addresses_of(namespace):
 
 def _told(value):
     if isinstance(value, torch.Tensor):
-        value = value.detach().contiguous().numpy()
+        value = value.detach().clone().numpy()  # numpy() of its own would mark its storage
     if isinstance(value, np.ndarray):
         content = hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()
         return f"{value.dtype} {value.shape} {content}"

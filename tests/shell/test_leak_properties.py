@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 
 import leak_probes
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from leak_scene import MIB
 from leak_stage import stage_in
@@ -50,9 +50,10 @@ holdings = st.lists(
     max_size=8,
 )
 some_heaps = settings(
-    max_examples=25,
+    max_examples=12,
     deadline=None,
     derandomize=True,
+    phases=[Phase.explicit, Phase.generate],  # a heap of eight holders needs no shrinking
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 
