@@ -12,9 +12,11 @@ import gc
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from nbmem.heap import StorageRef, scan_heap
+from nbmem.reclaim.arrays import copy_arrays, is_array, way_to, why_not_copy
 from nbmem.reclaim.choosing import Choice, Known, choose
 from nbmem.reclaim.cutting import Cutter, words_of
 from nbmem.reclaim.detaching import Target
@@ -91,7 +93,7 @@ def plan_reclaim(
         dropped=(),
         refused=_once(plan.refused),
         bytes_before=before,
-        bytes_after=None if plan.bytes is None or before is None else before - plan.bytes,
+        bytes_after=None if plan.bytes is None else before - plan.bytes,
         counts=_counts(holdings),
         costs=tuple(plan.costs),
         promised=plan.bytes,
@@ -230,7 +232,10 @@ class _Planner:
     def _views(self, leak: Leak) -> list[Target]:
         tensors = [tensor for key in leak.storages for tensor in self._web.tensors.get(key, ())]
         names = [*leak.cuts, *["a view"] * len(tensors)]
-        return [Target(name, tensor) for name, tensor in zip(names, tensors, strict=False)]
+        return [
+            Target(name, tensor, way_to(name, self._names))
+            for name, tensor in zip(names, tensors, strict=False)
+        ]
 
     def _take_gradients(self, leak: Leak, work: Work) -> str:
         owners = [owner for key in leak.storages for owner in self._web.owners.get(key, ())]
@@ -297,9 +302,15 @@ def _weigh(plan: _Plan, live: dict[int, StorageRef]) -> None:
     new = 0
     while plan.views:
         leak, targets = plan.views.pop()
-        names, reason = list_of(target.name for target in targets), why_not_shrink(targets)
+        arrays = any(is_array(target.tensor) for target in targets)
+        names = list_of(target.name for target in targets)
+        reason = why_not_copy(targets) if arrays else why_not_shrink(targets)
         if reason:
             plan.refused.append(f"{names}: {reason}; {leak.remedy}")
+            continue
+        if arrays:
+            plan.work.acts["copy", leak.storages[0]] = partial(copy_arrays, targets)
+            plan.promise(leak, f"replace {names} by a copy")
             continue
         new += shrunk_bytes(targets) or 0
         plan.work.views += targets
@@ -351,18 +362,23 @@ def _tell(found: Sequence[Any]) -> tuple[str, ...]:
     )
 
 
-def _bytes_now(holdings: Holdings) -> int | None:
+def _bytes_now(holdings: Holdings) -> int:
     """Returns what allocators of accelerators and the table of CPU storages count now."""
-    readings = [r for r in holdings.read_devices() if r.kind == "accelerator"]
-    counted = [reading.allocated for reading in readings]
-    if any(size is None for size in counted):
-        return None
-    return holdings.table.bytes_on("cpu") + sum(size or 0 for size in counted)
+    return holdings.table.bytes_on("cpu") + sum(size for _, size in _accelerators(holdings))
 
 
 def _counts(holdings: Holdings) -> str:
-    devices = [r.device for r in holdings.read_devices() if r.kind == "accelerator"]
-    return ", ".join(["torch storages on cpu", *(f"allocated on {device}" for device in devices)])
+    devices = (f"allocated on {device}" for device, _ in _accelerators(holdings))
+    return ", ".join(["torch storages on cpu", *devices])
+
+
+def _accelerators(holdings: Holdings) -> list[tuple[str, int]]:
+    """Returns what is allocated on each that is in use; before, there is nothing to count."""
+    return [
+        (reading.device, reading.allocated)
+        for reading in holdings.read_devices()
+        if reading.kind == "accelerator" and reading.allocated is not None
+    ]
 
 
 def _once(sentences: Sequence[str]) -> tuple[str, ...]:

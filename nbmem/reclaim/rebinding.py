@@ -46,6 +46,14 @@ def put_instead(way: Sequence[Any], old: Any, new: Any) -> str:
     return "" if setters else f"{type_name(holder)} does not hold it in a place that can be changed"
 
 
+def count_places(holder: Any, old: Any) -> int:
+    """Returns in how many places of the holder another object could be put instead of `old`."""
+    kind = type(holder)
+    if issubclass(kind, tuple) or _is_frozen(kind):
+        return 0
+    return sum(1 for _ in _setters_of(holder, kind, old))
+
+
 def instance_dict(thing: Any) -> dict[Any, Any] | None:
     """Returns the attributes of an object without asking its class; None where it has no dict."""
     for base in _mro_of(type(thing)):

@@ -351,6 +351,14 @@ def test_array_that_shares_a_large_tensor_keeps_it_and_the_plan_says_so(leaky):
     assert 5.0 == leaky.names["part"][0].item()
 
 
+def test_small_array_of_a_large_tensor_is_copied(leaky):
+    leaky.run("row = seen(torch.ones(2**18)).numpy()[:9]")
+    report = nbmem.reclaim_memory()
+    assert [False] == lives(leaky)
+    assert MIB == report.promised == report.freed
+    assert 9.0 == leaky.names["row"].sum()
+
+
 def test_next_training_step_is_the_same_after_everything_was_reclaimed(leaky):
     start = (
         "torch.manual_seed(0)\nnet = torch.nn.Linear(512, 512)\n"

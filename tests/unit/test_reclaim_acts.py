@@ -23,6 +23,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from nbmem.reclaim.arrays import copy_arrays, way_to
 from nbmem.reclaim.choosing import Known, choose
 from nbmem.reclaim.cycles import cut_cycle
 from nbmem.reclaim.detaching import Target, detach_graphs
@@ -1238,3 +1239,51 @@ def test_act_that_fails_does_not_stop_the_others():
         "one act failed with RuntimeError: a lock of the user's; the rest went on"
     ] == outcome.refused
     assert {} == work.acts
+
+
+# Arrays of numpy's over large tensors.
+
+
+class Holding:
+    """Something with an attribute."""
+
+
+def test_small_array_over_a_large_tensor_is_replaced_by_a_copy_wherever_it_stands():
+    whole = torch.arange(2000.0).reshape(2, 1000)
+    seen = watch(whole)
+    thing, names, rows = Holding(), {"row": whole.numpy()[1:].T}, []
+    names["row"].flags.writeable = False
+    thing.row = names["row"]
+    rows.append(names["row"])
+    del whole
+    outcome = copy_arrays([Target("row", names["row"], way_to("row", names))])
+    assert seen.expired()
+    assert names["row"] is thing.row is rows[0]
+    assert list(range(1000, 2000)) == names["row"][:, 0].tolist()
+    assert not names["row"].flags.writeable
+    assert ["replace row by a copy"] == outcome.done
+
+
+def test_arrays_that_share_memory_or_stand_in_a_tuple_are_left():
+    whole = torch.arange(1000.0).numpy()
+    names = {"a": whole[:10], "b": whole[5:15]}
+    pair = (whole[20:30], "kept")
+    tied = copy_arrays([Target("a", names["a"]), Target("b", names["b"])])
+    fixed = copy_arrays([Target("pair[0]", pair[0])])
+    assert ["a, b: they share memory, and copies would not; `a.copy()`"] == tied.refused
+    assert ["pair[0]: tuple holds it and can't be changed; `pair[0].copy()`"] == fixed.refused
+    names["a"][7] = -1
+    assert -1 == names["b"][2]
+
+
+def test_array_in_a_dict_that_the_collector_does_not_know_is_found_by_its_name():
+    whole = torch.arange(1000.0).numpy()
+    names = {"parts": {"first": whole[:10]}}
+    del whole
+    assert not gc.is_tracked(names["parts"])
+    target = Target("parts['first']", names["parts"]["first"])
+    assert 1 == len(copy_arrays([target]).refused)
+    target = dataclasses.replace(target, way=way_to(target.name, names))
+    assert [] == copy_arrays([target]).refused
+    assert names["parts"]["first"].base is None
+    assert () == way_to("parts[f()]", names)
