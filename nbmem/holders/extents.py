@@ -26,6 +26,8 @@ Extent = tuple[int, int, int]
 
 def base_of(tensor: Any) -> Any:
     """Returns the tensor that torch keeps for a view's sake; None where there is none."""
+    if not issubclass(type(tensor), torch.Tensor):
+        return None
     try:
         return _BASE_FIELD(tensor)
     except RuntimeError:  # a view whose base was changed in place under no_grad

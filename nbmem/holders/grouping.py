@@ -92,7 +92,7 @@ class GraphGroups:
                 newest = max(keys)
                 ran = _is_backpropagated(self._leaves(group), made_at(newest), index, made_at)
                 yield GraphFact(
-                    *(group.cut, group.holder, len(group.roots), keys, newest, group.stepped, ran)
+                    *(group.cut, group.holder, group.apart, keys, newest, group.stepped, ran)
                 )
 
     def _leaves(self, group: Group) -> list[Any]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from nbmem.holders.extents import base_of
 from nbmem.inventory.parts import parts_of
 
 if TYPE_CHECKING:
@@ -42,6 +43,11 @@ class StorageIndex:
             if id(thing) not in self._serials:
                 entry = entries.get(id(thing))
                 self._enter(thing, self._look_up(thing) if entry is None else (entry.serial,))
+
+    def kept_by_views(self) -> set[int]:
+        """Returns the ids of the tensors that torch keeps because others are views of them."""
+        bases = (base_of(t) for over in self.over.values() for t in over if len(over) > 1)
+        return {id(base) for base in bases if base is not None}
 
     def serials_of(self, thing: Any) -> tuple[int, ...]:
         """Returns the storages of a tensor, by their serials."""

@@ -45,6 +45,8 @@ class Group:
     leaves: set[int] = field(default_factory=set)
     """Ids of the leaves at which the graphs begin."""
     stepped: bool = False
+    apart: int = 0
+    """Graphs that are in no other of the group: results of one forward pass are one."""
 
 
 def read_group(
@@ -60,6 +62,7 @@ def read_group(
     """
     graph, told = scan.graph, set[int]()
     tried = 0
+    group.apart = _count_apart(scan, [begun[root] for root in group.roots])
     for root in group.roots:
         for index in graph.reach(begun[root], told):
             node = graph.nodes[index]
@@ -71,6 +74,16 @@ def read_group(
                 elif _is_leaf(tensor) and tried < _MOST_TRIED and not group.stepped:
                     tried += 1
                     group.stepped = _was_changed(graph.node_object(index), attribute)
+
+
+def _count_apart(scan: HeapScan, starts: list[int]) -> int:
+    """Returns how many of these nodes no other one of them leads to."""
+    graph, seen, inside = scan.graph, set[int](), set[int]()
+    wanted = set(starts)
+    for start in sorted(wanted, key=lambda at: -graph.nodes[at].sequence):
+        if start not in seen:
+            inside.update(at for at in graph.reach(start, seen) if at in wanted and at != start)
+    return len(wanted - inside)
 
 
 def find_cycles(scan: HeapScan, roots: Iterable[int]) -> dict[int, Any]:

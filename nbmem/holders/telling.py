@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from typing import TYPE_CHECKING, Any
 
+from nbmem.holders.ties import ROOT, Tie
 from nbmem.holders.ways import Way, ways_to
 from nbmem.holders.web import CutPoint
 from nbmem.holders.words import Cut, WordWriter
@@ -61,6 +62,20 @@ class Teller:
             chain = Chain((*self._writer.steps(way), *below), holder, False, text)
             self._note(serial, chain, way, at)
 
+    def add_roots(self, group: Group) -> None:
+        """Notes where every graph of a group is cut, those that keep nothing alone included."""
+        points = self._points.get(group.cut)
+        if points is None or not group.wanted:
+            return
+        known = {id(point.way.objects[-1]) for point in points}
+        for key in group.roots:
+            root = self._ties.objects.get(key)
+            for way in self._needs.ways_of_values(root) if key not in known else ():
+                steps = (*self._writer.steps(way), PathStep("graph", "graph"))
+                chain = Chain(steps, group.holder, False, group.cut)
+                at = len(way.objects) - 1
+                points.append(CutPoint(group.cut, group.holder, chain, way, at))
+
     def _note(self, serial: int, chain: Chain, way: Way, at: int) -> None:
         chains = self._chains.setdefault(serial, [])
         if all(one.text != chain.text for one in chains):
@@ -72,11 +87,19 @@ class Teller:
 
     def held(self, ref: StorageRef, *, wanted: bool) -> HeldStorage:
         """Returns what was told of one storage; garbage holds nothing that something else holds."""
-        chains = self._chains.get(ref.serial) or [_FROZEN if gc.get_freeze_count() else _UNSEEN]
+        chains = self._chains.get(ref.serial) or [self._unseen()]
         others = [chain for chain in chains if chain.holder != "garbage"]
         chains = sorted(others or chains, key=lambda chain: len(chain.steps))
         more = self._more.get(ref.serial, 0)
         return HeldStorage(ref.serial, ref.bytes, tuple(chains), more, wanted)
+
+    def _unseen(self) -> Chain:
+        """Returns the chain of a storage that no object of Python's leads to."""
+        if not gc.get_freeze_count():
+            return _UNSEEN
+        way = Way((Tie(ROOT, None, None, "frozen", _FROZEN.steps[0].text),), (None,))
+        self._points.setdefault(_FROZEN.cut, [CutPoint(_FROZEN.cut, "frozen", _FROZEN, way, 0)])
+        return _FROZEN
 
     def suspended(self) -> Iterable[SuspendedFact]:
         """Goes through the generators and iterators that chains lead through."""

@@ -16,6 +16,7 @@ import torch
 from nbmem.heap.scan import find_instances
 from nbmem.holders.ties import ROOT, Tie, Ties
 from nbmem.inventory.paths import Step
+from nbmem.inventory.readers import type_name
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable
@@ -112,7 +113,7 @@ def _state_of(state: int, holder: Any, tie: Tie, child: Any, living: set[int]) -
     kind, step = type(holder), tie.step
     if step is None:
         return NOT  # found by looking upwards: no value leads there
-    if step in _BEYOND or (step is Step.INSIDE_AT and kind.__name__ in _BUFFERS):
+    if step in _BEYOND or (step is Step.INSIDE_AT and type_name(kind) in _BUFFERS):
         return NOT
     if step is Step.GRADIENT:
         return VALUE
@@ -134,7 +135,7 @@ def _as_part(child: Any) -> int:
     kind = type(child)
     if issubclass(kind, _WHOLE):
         return VALUE
-    return HIDDEN if issubclass(kind, _GROWING) or kind.__name__ in _WAITING else PART
+    return HIDDEN if issubclass(kind, _GROWING) or type_name(kind) in _WAITING else PART
 
 
 def _is_hooks(name: object) -> bool:

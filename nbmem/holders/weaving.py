@@ -238,7 +238,8 @@ class Weaver:
             self._notes.append(Note("holders", "budget", left))
         states, cyclic = self._needs.states, self._groups.cyclic
         targets, ours = targets[:_MOST_TARGETS], self._ours()
-        in_graphs, explained = self._index.in_graphs, self._explained
+        in_graphs = self._index.in_graphs | self._index.kept_by_views()
+        explained = self._explained
         used = find_others(self._ties, targets, states, ours, cyclic, in_graphs, explained)
         self._needed |= self._needs.add_used(used, self._index)
 
@@ -260,4 +261,5 @@ class Weaver:
             for serial in group.saved:
                 if self._is_told(serial, asked):
                     teller.tell_saved(serial, group)
+            teller.add_roots(group)
         return teller

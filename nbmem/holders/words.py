@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import types
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from nbmem.holders.ties import ROOT
 from nbmem.holders.wanted import is_throwaway
 from nbmem.inventory.paths import HOLDERS, Step, write_step
 from nbmem.inventory.readers import type_name
-from nbmem.records import Chain, PathStep
+from nbmem.records import LEAK_HOLDERS, Chain, PathStep
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from nbmem.holders.ways import Way
 
 _BASE = "\0"
+_namespace_of = type.__dict__["__dict__"].__get__
 _SUBSCRIPTS = frozenset(
     (
         *(Step.KEY, Step.VALUE_AT, Step.KEY_AT, Step.ITEM),
@@ -42,10 +44,13 @@ _CONTAINERS: dict[type, str] = {list: "list", dict: "dict", set: "set", tuple: "
 _HOLDER_OF = {
     "cycle": "autograd_graph",
     "module": "module_attribute",
+    "ipython": "module_attribute",
     "class": "class_attribute",
     "frame": "saved_frame",
+    "running": "saved_frame",
+    "interpreter": "interpreter_callback",
 }
-"""Where, by the kind of a root that the search found."""
+"""Where, by the kind of a root that is none of `LEAK_HOLDERS` itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +144,8 @@ class WordWriter:
             return Cut(0, "hook", self._first(way).text)
         if kind == "module" and len(way.ties) > 2:
             return Cut(1, "container", self._text(way, 2))
-        return Cut(0, _HOLDER_OF.get(kind, kind), self._first(way).text)
+        holder = _HOLDER_OF.get(kind, kind)
+        return Cut(0, holder if holder in LEAK_HOLDERS else "unknown", self._first(way).text)
 
     def _kind_of(self, tie: Any) -> str:
         root = self._roots.get(tie.key) if tie.step is Step.ROOT else None
@@ -163,15 +169,16 @@ def _hides(way: Way, index: int) -> str:
     """Returns which kind of holder the object at this place of the way is; empty: none special."""
     tie, thing = way.ties[index], way.objects[index]
     kind = type(thing)
-    if kind.__name__ in _BUFFERS:
-        return _BUFFERS[kind.__name__]
+    name, module = type_name(kind), _namespace_of(kind).get("__module__")
+    if name in _BUFFERS:
+        return _BUFFERS[name]
     if issubclass(kind, _SUSPENDED):
         return "suspended_frame"
-    if kind.__module__ in ("queue", "_queue") or kind.__module__ == "multiprocessing.queues":
+    if module in ("queue", "_queue", "multiprocessing.queues") or kind is queue.SimpleQueue:
         return "queue"
-    if kind.__name__ == "Future" or kind.__name__ == "_GatheringFuture":
+    if name in ("Future", "_GatheringFuture"):
         return "future"
-    if kind.__module__ == "logging" and kind.__name__ == "LogRecord":
+    if module == "logging" and name == "LogRecord":
         return "log_record"
     if tie.step is Step.CLOSURE and index + 1 < len(way.ties):
         return "hook" if _through_hook(way, index) else "closure"

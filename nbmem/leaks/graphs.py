@@ -10,10 +10,12 @@ if TYPE_CHECKING:
     from nbmem.leaks.moment import Moment
 
 STEPPED, BACKPROPAGATED, MANY = "stepped", "backpropagated", "many"
-SUPERSEDED, OLD = "superseded", "old"
-GRAPH_REASONS = frozenset({STEPPED, BACKPROPAGATED, MANY, SUPERSEDED, OLD})
+MANY_NEW, SUPERSEDED, OLD = "many of the last cell", "superseded", "old"
+GRAPH_REASONS = frozenset({STEPPED, BACKPROPAGATED, MANY, MANY_NEW, SUPERSEDED, OLD})
 LEFT = "left"
 """A generator or an iterator that no longer moves."""
+MAY_GO_ON = frozenset({OLD, LEFT})
+"""Only that no cell did says that nobody will: these go only when they are named."""
 WAITING = frozenset({"suspended_frame", "iterator_buffer"})
 """Holders that wait in the middle and may go on."""
 
@@ -22,15 +24,16 @@ def why_graph(fact: GraphFact, moment: Moment) -> str | None:
     """Returns why nobody will call `backward()` through graphs; None: it may well come.
 
     Two losses of one cell are both pending, although the later one supersedes the earlier: a
-    superseded graph counts only where it is not of the last cell that ran.
+    superseded graph counts only where it is not of the last cell that ran. Several losses of that
+    cell may still be added up.
     """
     if fact.stepped:
         return STEPPED
     if fact.backpropagated:
         return BACKPROPAGATED
-    if fact.roots > 1:
-        return MANY
     recent = moment.is_recent(fact.newest)
+    if fact.roots > 1:
+        return MANY if recent is False else MANY_NEW
     if fact.superseded and not recent:
         return SUPERSEDED
     return OLD if recent is False else None

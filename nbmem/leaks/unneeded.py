@@ -191,13 +191,19 @@ def _finding(group: Group, moment: Moment) -> Finding:
         remedy=_remedy_of(places, litter=bool(group.litter)),
         cost=", ".join(dict.fromkeys(cost for one in places if (cost := _cost(one)))),
         reclaimable=all(one.chain.holder not in _ONLY_EXPLAINED for one in places),
-        on_request=any(c.chain.holder in _BY_NAME and c.kind not in _FREELY for c in places),
+        on_request=any(_goes_by_name_only(one) for one in places),
     )
 
 
 def _remedy_of(places: list[Judged], *, litter: bool) -> str:
     last = [remedies.cut_line(_GARBAGE, "", named=False)] if litter else []
     return remedies.join_lines([*map(_remedy, places), *last])
+
+
+def _goes_by_name_only(one: Judged) -> bool:
+    if one.why in graphs.MAY_GO_ON:
+        return True
+    return one.chain.holder in _BY_NAME and one.kind not in _FREELY
 
 
 def _remedy(one: Judged) -> str:

@@ -125,6 +125,7 @@ _WHY = {
     graphs.STEPPED: "but its weights were changed since, so backward() would fail",
     graphs.BACKPROPAGATED: "although backward() has already been called",
     graphs.MANY: "and a collection of results needs only their numbers",
+    graphs.MANY_NEW: "and a collection of results needs only their numbers",
     graphs.SUPERSEDED: "and newer results have been computed from the same weights since",
     graphs.OLD: "and no cell since has called it",
     graphs.LEFT: "and no cell since has gone on with it",
@@ -161,6 +162,7 @@ _COSTS = {
 _GRAPH_COSTS = {
     graphs.SUPERSEDED: "backward() through {cut}",
     graphs.OLD: "backward() through {cut}",
+    graphs.MANY_NEW: "backward() through {cut}",
 }
 _ERROR_WITHOUT_CELL = "%debug for that error"
 

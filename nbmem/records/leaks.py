@@ -131,7 +131,8 @@ class GraphFact:
     holder: str
     """`autograd_graph` for one tensor, `container`, `module_attribute`, …"""
     roots: int
-    """Tensors whose graphs these are."""
+    """Tensors whose graphs these are; results of one forward pass, such as the loss and the logits
+    that it was made from, count as one."""
     keys: tuple[int, ...]
     """Storages that go when all these tensors are detached."""
     newest: int

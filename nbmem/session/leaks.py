@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 _BELOW = (".", "[", " → ", " (")
 """What may follow a name in the names of what it leads to."""
 _LONGEST = 80
+_PATIENCE = 20
+"""How many times longer than for a cell's report the walk of names may take: somebody asked."""
 
 
 class LeakFinder:
@@ -103,7 +105,7 @@ class LeakFinder:
             asked=asked,
             made_at=self._clock(),
             threshold=session.settings.leak_threshold,
-            budget=session.settings.name_budget,
+            budget=_PATIENCE * session.settings.name_budget,
             explained=roots.output_places(session.shell),
         )
 

@@ -94,6 +94,7 @@ class Stage:
         leak_probes.clean_up()
         leak_probes.forget_outputs()
         leak_probes.forget_errors()
+        leak_probes.forget_hooks()
         for name in [n for n in self.shell.user_ns if n not in self.shell.user_ns_hidden]:
             if name not in ("torch", "nn"):
                 del self.shell.user_ns[name]
