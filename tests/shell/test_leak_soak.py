@@ -6,7 +6,6 @@ import gc
 import random
 
 import leak_probes
-from leak_checks import reclaim
 from leak_clean_scenes import CLEAN
 from leak_scenarios import SCENARIOS
 from leak_stage import stage_in
@@ -36,18 +35,17 @@ def scenes_of(random_one):
         yield scene, scene.cells
 
 
-def look_and_clean(stage, scene, cells):
+def look_and_clean(stage, name):
     """Finds, reclaims and cleans up; returns the alarms that stay after that."""
     gc.collect()
-    leaks = nbmem.find_leaks()
+    nbmem.find_leaks()
     probed = leak_probes.alive()
-    report = reclaim(scene, leaks) if leaks and cells is not getattr(scene, "clean", None) else None
-    if report is not None:
-        assert report.promised is None or report.freed == report.promised, (scene.name, report)
-        assert set(leak_probes.alive()) <= set(probed)
+    report = nbmem.reclaim_memory(everything=True)
+    assert report.freed == report.promised, (name, report)
+    assert set(leak_probes.alive()) <= set(probed)
     stage.clear()
     gc.collect()
-    return [(scene.name, leak.path_text, leak.reason) for leak in nbmem.find_leaks()]
+    return [(name, leak.path_text, leak.reason) for leak in nbmem.find_leaks()]
 
 
 def test_five_hundred_cells_of_random_scenes(shell, capsys):
@@ -58,11 +56,11 @@ def test_five_hundred_cells_of_random_scenes(shell, capsys):
             stage.play(cells, fails=getattr(scene, "fails", False))
             run, scenes = run + len(cells), scenes + 1
             if scenes % LOOK_EVERY == 0:
-                stayed += look_and_clean(stage, scene, cells)
+                stayed += look_and_clean(stage, scene.name)
             elif random_one.random() < 0.5:
                 stage.clear()
             if run >= CELLS:
                 break
-        stayed += look_and_clean(stage, scene, cells)
+        stayed += look_and_clean(stage, scene.name)
     assert [] == stayed
     assert run >= CELLS
