@@ -234,7 +234,7 @@ def find_leaks(kind):
 
 def test_plan_tells_bytes_and_touches_nothing(leaky):
     leaky.run(LOSSES)
-    plan = nbmem.reclaim_memory(dry_run=True)
+    plan = nbmem.reclaim_memory("losses[*]", dry_run=True)
     assert ("detach losses[*]: the numbers stay: 2.00 MiB",) == plan.planned
     assert ((), ()) == (plan.dropped, plan.refused)
     assert 2 * MIB == plan.promised == plan.bytes_before - plan.bytes_after
@@ -244,7 +244,7 @@ def test_plan_tells_bytes_and_touches_nothing(leaky):
 def test_promise_is_the_outcome_and_values_stay(leaky):
     leaky.run(LOSSES)
     numbers = [loss.item() for loss in leaky.names["losses"]]
-    report = nbmem.reclaim_memory()
+    report = nbmem.reclaim_memory("losses[*]")
     assert 2 * MIB == report.promised == report.freed
     assert ((), ()) == (report.refused, report.still_held)
     assert numbers == [loss.item() for loss in leaky.names["losses"]]
