@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 CHUNK = 128
 """Objects asked for their references in one call."""
+LARGE = 64
+"""References of an object that are listed once, not at each question."""
 BLOCK = 1 << 18
 """References copied before they are sifted."""
 _SPARSE = 6
@@ -97,6 +99,8 @@ class References:
         """For each chunk: how many references the chunks before it have."""
         self._ends: dict[int, list[int]] = {}
         """By chunk that was looked into: the same within it, after each of its objects."""
+        self._inside: dict[int, set[int]] = {}
+        """By id of a large holder that was looked into: the ids of what it refers to."""
         with one_thread():
             self._keys, self._positions = self._read(also)
 
@@ -104,6 +108,7 @@ class References:
         """Lets go of everything."""
         self.objects.clear()
         self._ends.clear()
+        self._inside.clear()
         self._keys = self._positions = self._starts = array("q")
 
     def holders_of(self, thing: Any) -> list[Any]:
@@ -116,7 +121,7 @@ class References:
         found: list[Any] = []
         for position in self._positions[first:last]:
             holder = self._holder_at(position)
-            if holder is None or not _refers(holder, thing):
+            if holder is None or not self._refers(holder, thing):
                 holder = self._look_again(position, thing, found)
             if holder is not None:
                 found.append(holder)
@@ -134,9 +139,18 @@ class References:
     def _look_again(self, position: int, thing: Any, told: list[Any]) -> Any:
         """Looks nearby, where another thread moved things or two addresses have one key."""
         for holder in self._chunk(bisect_right(self._starts, position) - 1):
-            if _refers(holder, thing) and not any(one is holder for one in told):
+            if self._refers(holder, thing) and not any(one is holder for one in told):
                 return holder
         return None
+
+    def _refers(self, holder: Any, thing: Any) -> bool:
+        inside = self._inside.get(id(holder))
+        if inside is None:
+            held = gc.get_referents(holder)
+            if len(held) < LARGE:
+                return any(one is thing for one in held)
+            inside = self._inside[id(holder)] = set(map(id, held))
+        return id(thing) in inside
 
     def _chunk(self, chunk: int) -> list[Any]:
         return self.objects[chunk * CHUNK : (chunk + 1) * CHUNK]
@@ -181,10 +195,6 @@ def _key(address: int) -> int:
     """Returns what stands for an address in the sorted array: 32 of its bits, signed."""
     key = (address >> 4) % _RANGE
     return key - _RANGE if key >= _SIGN else key
-
-
-def _refers(holder: Any, thing: Any) -> bool:
-    return any(held is thing for held in gc.get_referents(holder))
 
 
 def _tensor(block: bytearray) -> torch.Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from nbmem.holders.ties import ROOT, Tie
@@ -20,8 +21,14 @@ if TYPE_CHECKING:
     from nbmem.holders.saved import Group
     from nbmem.holders.ties import Ties
 
-_COMPARED = 8
-"""Cut points looked back at for one that was noted already."""
+
+_RootWay = tuple[Way, str, str, int, tuple[PathStep, ...]]
+"""A way to a tensor with a graph, where and at what it is cut, and its steps."""
+
+
+@cache
+def _below(kind: str) -> tuple[PathStep, PathStep]:
+    return PathStep("graph", "graph"), PathStep("saved", f"saved by {kind}")
 
 
 class Teller:
@@ -36,6 +43,9 @@ class Teller:
         self._points = points
         self._chains: dict[int, list[Chain]] = {}
         self._more: dict[int, int] = {}
+        self._noted: set[tuple[str | int, ...]] = set()
+        """Cuts and the ids of all objects on the way, as far as points were noted."""
+        self._root_ways: dict[tuple[int, str], list[_RootWay]] = {}
 
     def tell_tensor(self, serial: int, thing: Any) -> None:
         """Tells every way to one tensor of a storage."""
@@ -51,16 +61,28 @@ class Teller:
     def tell_saved(self, serial: int, group: Group) -> None:
         """Tells by which tensors' graphs of one group a storage is kept."""
         saved = group.saved[serial]
-        root = self._ties.objects.get(saved.root)
-        ways = ways_to(self._ties, root)[0] if root is not None else []
-        for way in self._needs.ways_of_values(root) or ways:
+        for way, text, holder, at, steps in self._ways_of_root(saved.root, group):
+            chain = Chain((*steps, *_below(saved.kind)), holder, False, text)
+            self._note(serial, chain, way, at)
+
+    def _ways_of_root(self, key: int, group: Group) -> list[_RootWay]:
+        """Returns the ways to a tensor with a graph, written once for all that the graph keeps."""
+        known = self._root_ways.get((key, group.cut))
+        if known is not None:
+            return known
+        root = self._ties.objects.get(key)
+        ways = [] if root is None else self._needs.ways_of_values(root)
+        if not ways and root is not None:
+            ways = ways_to(self._ties, root)[0]
+        found = []
+        for way in ways:
             cut = self._writer.find_cut(way, wanted=False)
             text, holder, at = cut.text, cut.holder, cut.at
             if group.wanted:
                 text, holder, at = group.cut, group.holder, len(way.objects) - 1
-            below = (PathStep("graph", "graph"), PathStep("saved", f"saved by {saved.kind}"))
-            chain = Chain((*self._writer.steps(way), *below), holder, False, text)
-            self._note(serial, chain, way, at)
+            found.append((way, text, holder, at, self._writer.steps(way)))
+        self._root_ways[key, group.cut] = found
+        return found
 
     def add_roots(self, group: Group) -> None:
         """Notes where every graph of a group is cut, those that keep nothing alone included."""
@@ -78,11 +100,14 @@ class Teller:
 
     def _note(self, serial: int, chain: Chain, way: Way, at: int) -> None:
         chains = self._chains.setdefault(serial, [])
-        if all(one.text != chain.text for one in chains):
+        if not chains or all(one.text != chain.text for one in chains):
             chains.append(chain)
         points = self._points.setdefault(chain.cut, [])
-        ids = _ids_of(way)
-        if all(_ids_of(one.way) != ids for one in points[-_COMPARED:]):
+        if points and points[-1].way is way:
+            return
+        known = (chain.cut, *_ids_of(way))
+        if known not in self._noted:
+            self._noted.add(known)
             points.append(CutPoint(chain.cut, chain.holder, chain, way, at))
 
     def held(self, ref: StorageRef, *, wanted: bool) -> HeldStorage:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from nbmem.holders.roots import Root
     from nbmem.inventory.trail import Trail
 
-_MOST_TARGETS = 2_000
+_MOST_TARGETS = 50_000
 """Tensors for which the heap is searched upwards."""
 _USED = ("running",)
 """Kinds of roots whose objects are in use."""
