@@ -105,7 +105,7 @@ class Teller:
         points = self._points.setdefault(chain.cut, [])
         if points and points[-1].way is way:
             return
-        known = (chain.cut, *_ids_of(way))
+        known: tuple[str | int, ...] = (chain.cut, *_ids_of(way))
         if known not in self._noted:
             self._noted.add(known)
             points.append(CutPoint(chain.cut, chain.holder, chain, way, at))
