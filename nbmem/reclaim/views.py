@@ -128,14 +128,16 @@ def _unmovable(tensor: torch.Tensor) -> str:
         return "its class has code of its own for its memory"
     if layout_of(tensor) is not torch.strided or is_nested(tensor) or is_quantized(tensor):
         return "its layout has several storages or numbers of its own beside"
+    if torch._C.TensorBase.is_inference(tensor):
+        return "it was made under inference_mode, where only a copy, `x.clone()`, gets other memory"
     try:
         made_by, base = grad_fn_of(tensor), _base_of(tensor)
     except RuntimeError:
         return "it is a view whose base was changed in place"
+    if _holders_in_torch(tensor) > 1:
+        return "a graph that awaits its backward, or a library that was handed it, reads it"
     if base is None and made_by is None:
         return ""
-    if _holders_in_torch(tensor) > 1:
-        return "an autograd graph that awaits its backward holds it"
     if made_by is not None and retains_grad(tensor):
         return "it keeps its gradient in the middle of a graph"
     return "" if _can_become(tensor) else "torch itself keeps an eye on it"
@@ -148,6 +150,8 @@ def _can_become(tensor: torch.Tensor) -> bool:
 
 def _not_alone(tensors: Sequence[torch.Tensor]) -> str:
     """Returns what else shows the storage, in words; empty where these tensors are all."""
+    if _references_to(tensors[0]) > _references_to(torch.empty(1)):
+        return "its storage is held as an object"
     storage = _storage_of(tensors[0])
     shared = storage.device.type == "cpu" and storage.is_shared()
     if shared or not storage.resizable():
@@ -157,6 +161,11 @@ def _not_alone(tensors: Sequence[torch.Tensor]) -> str:
     if uses > len(tensors) + len(bases.tensors) + 1:  # one more: the object that is asked here
         return "something else shows it too, such as what a graph saved for its backward"
     return "the tensor that it is a part of is in use" if bases.in_use() else ""
+
+
+def _references_to(tensor: torch.Tensor) -> int:
+    """Returns Python's references to a tensor's storage, that of this call included."""
+    return sys.getrefcount(_storage_of(tensor))
 
 
 class _Bases:

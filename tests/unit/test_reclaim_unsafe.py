@@ -1,0 +1,76 @@
+"""What acts leave alone because somebody whom Python does not show may be using it."""
+
+from __future__ import annotations
+
+import numpy
+import pytest
+import torch
+
+from nbmem.reclaim.detaching import Target
+from nbmem.reclaim.views import shrink_views, shrunk_bytes
+
+# Memory that others read.
+
+
+def read_by_numpy(part):
+    return numpy.from_dlpack(part)
+
+
+def read_by_torch(part):
+    return torch.from_dlpack(part)
+
+
+def in_a_capsule(part):
+    return torch.utils.dlpack.to_dlpack(part)
+
+
+def as_an_array(part):
+    return part.numpy()
+
+
+def in_a_memoryview(part):
+    return memoryview(part.numpy())
+
+
+def handed_on_as_storage(part):
+    return part.untyped_storage()
+
+
+def saved_by_a_graph(part):
+    weight = torch.ones(4, requires_grad=True)
+    return (weight * part).sum()
+
+
+@pytest.mark.parametrize(
+    "hand_on",
+    [
+        read_by_numpy,
+        read_by_torch,
+        in_a_capsule,
+        as_an_array,
+        in_a_memoryview,
+        handed_on_as_storage,
+        saved_by_a_graph,
+    ],
+)
+@pytest.mark.parametrize("part_of", [lambda big: big[5:9].data, lambda big: big[5:9]])
+def test_memory_that_somebody_was_handed_stays_where_it_is(hand_on, part_of):
+    part = part_of(torch.arange(1 << 16).float())
+    address, reader = part.data_ptr(), hand_on(part)
+    targets = [Target("part", part)]
+    assert shrunk_bytes(targets) is None
+    outcome = shrink_views(targets)
+    assert ([], 1) == (outcome.done, len(outcome.refused))
+    assert "`part = part.clone()`" in outcome.refused[0]
+    assert address == part.data_ptr()
+    assert reader is not None
+
+
+def test_view_is_moved_once_nobody_reads_it_any_more():
+    part = torch.arange(1 << 16).float()[5:9].data
+    reader = numpy.from_dlpack(part)
+    del reader
+    outcome = shrink_views([Target("part", part)])
+    assert [] == outcome.refused
+    assert 16 == part.untyped_storage().nbytes()
+    assert [5.0, 6.0, 7.0, 8.0] == part.tolist()
