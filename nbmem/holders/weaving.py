@@ -8,6 +8,7 @@ import torch
 
 from nbmem.heap import scan_heap
 from nbmem.heap.storages import gradient_of
+from nbmem.holders.bounded import find_bounded
 from nbmem.holders.extents import is_array, shown_by, view_fact
 from nbmem.holders.facts import (
     gradient_facts,
@@ -21,6 +22,7 @@ from nbmem.holders.index import StorageIndex, is_tensor
 from nbmem.holders.needs import Needs
 from nbmem.holders.telling import Teller
 from nbmem.holders.ties import Ties, tie_up
+from nbmem.holders.wanted import is_throwaway
 from nbmem.holders.web import Web
 from nbmem.holders.words import WordWriter
 from nbmem.inventory.gradients import reach_gradients
@@ -75,6 +77,7 @@ class Weaver:
         self._needed: set[int] = set()
         self._given: set[int] = set()
         """Ids of the caller's own copies of namespaces."""
+        self._named: set[int] = set()
 
     def weave(
         self,
@@ -87,6 +90,7 @@ class Weaver:
         """Returns the web; see `open_web`."""
         try:
             self._given = {id(names), id(outputs)}
+            self._named = {id(v) for n, v in list(names.items()) if not is_throwaway(n)}
             first = self._walk(names, outputs, budget)
             complete = not self._notes or all(note.code != "budget" for note in self._notes)
             self._writer = WordWriter(outputs, self._roots)
@@ -106,7 +110,8 @@ class Weaver:
             held.sort(key=lambda one: (-one.bytes, one.key))
             suspended = tuple(teller.suspended())
             facts = (graphs, views, gradients, states, suspended)
-            self._web.holders = Holders(tuple(held), *facts, complete, tuple(self._notes))
+            notes, bounded = tuple(self._notes), find_bounded(self._ties, self._index)
+            self._web.holders = Holders(tuple(held), *facts, complete, notes, bounded)
             return self._web
         finally:
             self._let_go()
@@ -240,7 +245,9 @@ class Weaver:
         targets, ours = targets[:_MOST_TARGETS], self._ours()
         in_graphs = self._index.in_graphs | self._index.kept_by_views()
         explained = self._explained
-        used = find_others(self._ties, targets, states, ours, cyclic, in_graphs, explained)
+        used = find_others(
+            self._ties, targets, states, ours, cyclic, in_graphs, explained, self._named
+        )
         self._needed |= self._needs.add_used(used, self._index)
 
     def _ours(self) -> set[int]:

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from nbmem.leaks.moment import Moment
 
 STEPPED, BACKPROPAGATED, MANY = "stepped", "backpropagated", "many"
-MANY_NEW, SUPERSEDED, OLD = "many of the last cell", "superseded", "old"
-GRAPH_REASONS = frozenset({STEPPED, BACKPROPAGATED, MANY, MANY_NEW, SUPERSEDED, OLD})
+MANY_NEW, OLD = "many of the last cell", "old"
+GRAPH_REASONS = frozenset({STEPPED, BACKPROPAGATED, MANY, MANY_NEW, OLD})
 LEFT = "left"
 """A generator or an iterator that no longer moves."""
 MAY_GO_ON = frozenset({OLD, LEFT})
@@ -23,9 +23,8 @@ WAITING = frozenset({"suspended_frame", "iterator_buffer"})
 def why_graph(fact: GraphFact, moment: Moment) -> str | None:
     """Returns why nobody will call `backward()` through graphs; None: it may well come.
 
-    Two losses of one cell are both pending, although the later one supersedes the earlier: a
-    superseded graph counts only where it is not of the last cell that ran. Several losses of that
-    cell may still be added up.
+    Several losses of the last cell that ran may still be added up, so letting go of them has a
+    cost; of several older ones it is the numbers that somebody keeps.
     """
     if fact.stepped:
         return STEPPED
@@ -34,8 +33,6 @@ def why_graph(fact: GraphFact, moment: Moment) -> str | None:
     recent = moment.is_recent(fact.newest)
     if fact.roots > 1:
         return MANY if recent is False else MANY_NEW
-    if fact.superseded and not recent:
-        return SUPERSEDED
     return OLD if recent is False else None
 
 

@@ -93,9 +93,9 @@ def _per_run(made: dict[int, int], moment: Moment) -> int:
 
 def find_growing(holders: Holders, moment: Moment) -> Iterator[Finding]:
     """Yields what named values gather from run to run: the part that older runs made."""
-    unneeded = {held.key for held in holders.held if not held.wanted}
+    others = {held.key for held in holders.held if not held.wanted} | set(holders.bounded)
     for cell in _growing_cells(moment):
-        yield from _growing_in(moment.runs[cell], unneeded, moment)
+        yield from _growing_in(moment.runs[cell], others, moment)
 
 
 def _growing_cells(moment: Moment) -> list[int]:
@@ -107,11 +107,11 @@ def _growing_cells(moment: Moment) -> list[int]:
     ]
 
 
-def _growing_in(known: CellRuns, unneeded: set[int], moment: Moment) -> Iterator[Finding]:
+def _growing_in(known: CellRuns, others: set[int], moment: Moment) -> Iterator[Finding]:
     variables: dict[tuple[str, str], dict[int, int]] = defaultdict(dict)
     for key in moment.free(moment.records):
         record = moment.records[key]
-        if key in unneeded or not record.names or known.growth.get(record.device, 0) <= 0:
+        if key in others or not record.names or known.growth.get(record.device, 0) <= 0:
             continue
         if (run := moment.run_of(key, known.cell)) is not None:
             variables[root_of(record.names[0]), record.device][key] = run

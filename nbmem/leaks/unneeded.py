@@ -6,13 +6,13 @@ Garbage goes by itself one day, so what it holds besides makes no group of its o
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from nbmem.leaks import graphs, remedies, words
 from nbmem.leaks.findings import Finding, largest_of, name_of, path_of
 from nbmem.leaks.runs import is_old_copy
-from nbmem.records import Chain, GraphFact, PathStep
+from nbmem.records import LEAK_HOLDERS, Chain, GraphFact, PathStep
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -142,7 +142,7 @@ def _all_chains(holders: Holders, moment: Moment) -> dict[int, tuple[Chain, ...]
     needed = {held.key for held in holders.held if held.wanted}
     for held in holders.held:
         if not held.wanted:
-            chains[held.key] = held.chains or (_UNSEEN,)
+            chains[held.key] = tuple(map(_known, held.chains)) or (_UNSEEN,)
     told: dict[int, list[Chain]] = defaultdict(list)
     facts: tuple[GraphFact | SuspendedFact, ...] = (*holders.graphs, *holders.suspended)
     for fact in facts:
@@ -150,6 +150,13 @@ def _all_chains(holders: Holders, moment: Moment) -> dict[int, tuple[Chain, ...]
             if key not in chains and key not in needed and key in moment.records:
                 told[key].append(_chain_of(fact.cut, fact.holder, name_of(moment, key)))
     return chains | {key: tuple(listed) for key, listed in told.items()}
+
+
+def _known(chain: Chain) -> Chain:
+    """Returns a chain whose holder has words: nothing is done to what is none of the known."""
+    if chain.wanted or chain.holder in LEAK_HOLDERS:
+        return chain
+    return replace(chain, holder="unknown")
 
 
 def _chain_of(cut: str, holder: str, name: str) -> Chain:

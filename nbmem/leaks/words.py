@@ -125,8 +125,7 @@ _WHY = {
     graphs.STEPPED: "but its weights were changed since, so backward() would fail",
     graphs.BACKPROPAGATED: "although backward() has already been called",
     graphs.MANY: "and a collection of results needs only their numbers",
-    graphs.MANY_NEW: "and a collection of results needs only their numbers",
-    graphs.SUPERSEDED: "and newer results have been computed from the same weights since",
+    graphs.MANY_NEW: "and unless backward() is still to come, the numbers alone would do",
     graphs.OLD: "and no cell since has called it",
     graphs.LEFT: "and no cell since has gone on with it",
 }
@@ -160,7 +159,7 @@ _COSTS = {
     "cuda_graph": "replay() of {cut}",
 }
 _GRAPH_COSTS = {
-    graphs.SUPERSEDED: "backward() through {cut}",
+    graphs.BACKPROPAGATED: "another backward() through {cut}",
     graphs.OLD: "backward() through {cut}",
     graphs.MANY_NEW: "backward() through {cut}",
 }
@@ -169,12 +168,12 @@ _ERROR_WITHOUT_CELL = "%debug for that error"
 
 def explain_kind(kind: str) -> str:
     """Returns one sentence that says why such bytes are a leak."""
-    return KINDS[kind]
+    return KINDS.get(kind, KINDS["forgotten_reference"])
 
 
 def explain_holder(holder: str) -> str:
     """Returns one sentence that says what such a holder is."""
-    return HOLDERS[holder]
+    return HOLDERS.get(holder, HOLDERS["unknown"])
 
 
 def say_held(kind: str, holder: str, cut: str, cell: int | None, *, many: bool = False) -> str:
@@ -187,7 +186,8 @@ def say_held(kind: str, holder: str, cut: str, cell: int | None, *, many: bool =
         cell: of the shown output.
         many: graphs of several tensors go with this cut.
     """
-    phrase, cut = _HELD_BY[holder], name_of_cut(holder, cut)
+    phrase = _HELD_BY.get(holder, _HELD_BY["unknown"])
+    cut = name_of_cut(holder, cut)
     if kind == "autograd_cycle":
         phrase = _CYCLE
     elif holder == "output_cache" and cell is not None:
@@ -218,7 +218,7 @@ def say_reason(
         more: there are holders beyond those that are listed.
     """
     joint = "" if why == "autograd_cycle" else ","
-    text = f"{held}{joint} {_WHY[why]}"
+    text = f"{held}{joint} {_WHY.get(why, _NEEDLESS)}"
     if others:
         verb = "holds" if len(others) == 1 else "hold"
         text += f"; {join_words(others)} {verb} it too, so cutting one alone frees nothing"

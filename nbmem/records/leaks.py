@@ -141,8 +141,6 @@ class GraphFact:
     """Weights were changed in place since: backward would raise an error."""
     backpropagated: bool = False
     """The gradients of the graphs' leaves are newer than the graphs (`retain_graph=True`)."""
-    superseded: bool = False
-    """A newer graph begins at the same weights."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +217,8 @@ class Holders:
     """False where a budget cut the search: then nothing is said to be unneeded for want of a
     name."""
     notes: tuple[Note, ...] = ()
+    bounded: tuple[int, ...] = ()
+    """Storages in a deque with `maxlen`, which lets go of the oldest by itself."""
 
 
 @dataclass(frozen=True, slots=True)

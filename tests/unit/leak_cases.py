@@ -339,7 +339,9 @@ def waiting(holder, cut, texts, reason, remedy, cost):
     old = held_by(holder, cut, *texts).but(facts={"suspended": (fact,)}, origins=OLD)
     told = old.held[1][0].text
     twin = old.but(origins=NEW)
-    return Case(holder, "forgotten_reference", holder, old, twin, told, reason, remedy, cost)
+    kind = "forgotten_reference"
+    said = (told, reason, remedy, cost)
+    return Case(holder, kind, holder, old, twin, *said, on_request=True)
 
 
 WAITING = (
@@ -371,7 +373,7 @@ def graph_world(cut="loss", holder="autograd_graph", texts=("loss",), origins=NE
     return world.but(facts={"graphs": (fact,)}, origins=origins)
 
 
-def graph(name, reason, remedy, cost="", *, twin=None, **facts):
+def graph(name, reason, remedy, cost="", *, twin=None, on_request=False, **facts):
     """A graph that nobody goes back through; in the twin it may still be."""
     world = graph_world(**facts)
     told = world.held[1][0].text
@@ -379,7 +381,8 @@ def graph(name, reason, remedy, cost="", *, twin=None, **facts):
         **{k: v for k, v in facts.items() if k in ("cut", "texts", "holder")}
     )
     holder = facts.get("holder", "autograd_graph")
-    return Case(name, "retained_graph", holder, world, twin, told, reason, remedy, cost)
+    said = (told, reason, remedy, cost)
+    return Case(name, "retained_graph", holder, world, twin, *said, on_request=on_request)
 
 
 NEEDED_BY_BACKWARD = "which is all that backward() would need"
@@ -395,6 +398,7 @@ GRAPHS = (
         "a loss after backward(retain_graph=True)",
         f"loss keeps its graph, {NEEDED_BY_BACKWARD}, although backward() has already been called.",
         "loss = loss.detach()",
+        "another backward() through loss",
         backpropagated=True,
     ),
     graph(
@@ -403,16 +407,7 @@ GRAPHS = (
         "loss = loss.detach()",
         "backward() through loss",
         origins=OLD,
-    ),
-    graph(
-        "a loss that a newer one has followed",
-        f"loss keeps its graph, {NEEDED_BY_BACKWARD}, and newer results have been computed from "
-        "the same weights since.",
-        "loss = loss.detach()",
-        "backward() through loss",
-        origins=OLD,
-        superseded=True,
-        twin=graph_world(superseded=True, origins=NEW),
+        on_request=True,
     ),
     graph(
         "container",
@@ -423,6 +418,19 @@ GRAPHS = (
         holder="container",
         texts=("losses", "[3]"),
         roots=4,
+        origins=OLD,
+    ),
+    graph(
+        "losses of the last cell in a list",
+        f"Every item of losses keeps its graph, {NEEDED_BY_BACKWARD}, and unless backward() is "
+        "still to come, the numbers alone would do.",
+        "losses = [x.detach() for x in losses]",
+        "backward() through losses",
+        cut="losses[*]",
+        holder="container",
+        texts=("losses", "[3]"),
+        roots=4,
+        origins=NEW,
     ),
     graph(
         "one loss in a list",
@@ -434,6 +442,7 @@ GRAPHS = (
         holder="container",
         texts=("losses", "[3]"),
         origins=OLD,
+        on_request=True,
     ),
     graph(
         "module_attribute",
@@ -445,6 +454,7 @@ GRAPHS = (
         holder="module_attribute",
         texts=("model", ".last"),
         origins=OLD,
+        on_request=True,
     ),
 )
 

@@ -173,9 +173,44 @@ def test_a_graph_of_which_nobody_knows_the_age_is_pending():
     assert 1 == len(graph_world(origins={}, stepped=True).judge().leaks)
 
 
-def test_two_losses_of_one_cell_are_both_pending():
-    assert () == graph_world(superseded=True, origins=NEW).judge().leaks
-    assert 1 == len(graph_world(superseded=True, origins={}).judge().leaks)
+LOSSES = {"cut": "losses[*]", "holder": "container", "texts": ("losses", "[3]")}
+
+
+@pytest.mark.parametrize(
+    ("origins", "cost"),
+    [
+        (NEW, "backward() through losses"),
+        ({}, "backward() through losses"),
+        (OLD, ""),
+    ],
+    ids=["of the last cell", "of nobody knows which cell", "of an earlier cell"],
+)
+def test_several_losses_cost_their_backward_until_another_cell_has_run(origins, cost):
+    leak = graph_world(**LOSSES, roots=3, origins=origins).leak()
+    assert (cost, False) == (leak.cost, leak.on_request)
+    assert "losses = [x.detach() for x in losses]" == leak.remedy
+
+
+def test_several_losses_of_the_last_cell_cost_nothing_once_the_step_is_made():
+    world = graph_world(**LOSSES, roots=3, origins=NEW)
+    (fact,) = world.facts["graphs"]
+    stepped = world.but(facts={"graphs": (replace(fact, stepped=True),)})
+    assert "" == stepped.leak().cost
+    retained = world.but(facts={"graphs": (replace(fact, backpropagated=True),)})
+    assert "another backward() through losses" == retained.leak().cost
+
+
+def test_what_one_forward_pass_returned_in_a_dict_is_pending_like_a_single_loss():
+    out = {"cut": "out[*]", "holder": "container", "texts": ("out", "['loss']")}
+    assert () == graph_world(**out, roots=1, origins=NEW).judge().leaks
+    leak = graph_world(**out, roots=1, origins=OLD).leak()
+    assert ("backward() through out", True) == (leak.cost, leak.on_request)
+
+
+def test_a_pending_graph_of_an_earlier_cell_goes_by_name_only_until_it_is_over():
+    assert graph_world(origins=OLD).leak().on_request
+    assert not graph_world(origins=OLD, stepped=True).leak().on_request
+    assert not graph_world(origins=OLD, backpropagated=True).leak().on_request
 
 
 def test_what_the_last_cell_made_is_told_from_older_ones_by_records_as_well():
@@ -260,6 +295,12 @@ def test_growth_tells_the_older_runs_part_and_leaves_the_newest_alone():
     leak = grown().leak()
     assert (1, 2, 3) == leak.storages
     assert ("kept",) == leak.cuts
+
+
+def test_a_replay_buffer_that_fills_is_no_growth():
+    filled = grown(name="buffer[{}]")
+    assert 3 * MIB == filled.leak().bytes
+    assert () == filled.but(facts={"bounded": (1, 2, 3, 4)}).judge().leaks
 
 
 def test_growth_is_told_by_device():
@@ -365,6 +406,31 @@ def test_nothing_is_called_unneeded_for_want_of_a_name_when_the_search_was_cut()
         "names incomplete: a budget cut the search for them, so that only what rests on no missing "
         "name is told: errors, gradients, views and growth"
     ] == [note.sentence for note in report.notes]
+
+
+# -- what has no words ----------------------------------------------------------------------------
+
+
+def test_a_holder_without_words_is_told_as_unknown_and_left_alone():
+    world = World((storage(1), storage(2)), {1: [chain("wormhole", "IPython's Shell")], 2: [OUT]})
+    (strange, known) = sorted(world.judge().leaks, key=lambda leak: leak.storages)
+    assert ("forgotten_reference", "unknown", "") == (strange.kind, strange.holder, strange.remedy)
+    assert not strange.reclaimable
+    assert (
+        "nbmem did not find what keeps this memory, and no value that you can name needs that."
+        == strange.reason
+    )
+    assert ("stale_output", True) == (known.kind, known.reclaimable)
+
+
+def test_a_holder_without_words_beside_another_keeps_both_from_being_touched():
+    leak = World((storage(1),), {1: [OUT, chain("wormhole", "IPython's Shell")]}).leak()
+    assert ("stale_output", "", False) == (leak.kind, leak.remedy, leak.reclaimable)
+
+
+def test_asking_for_words_that_do_not_exist_gives_the_sentence_of_the_unknown():
+    assert "Something that nbmem did not find." == explain_holder("wormhole")
+    assert explain_kind("wormhole").startswith("Something holds it that no value of yours needs")
 
 
 # -- the same facts, the same list ----------------------------------------------------------------
