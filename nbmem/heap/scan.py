@@ -102,7 +102,7 @@ def find_instances(kinds: Iterable[type]) -> list[Any]:
 
 def tensor_types() -> list[type]:
     """Returns `torch.Tensor` and every class derived from it that exists now."""
-    return _with_subclasses(torch.Tensor)
+    return with_subclasses(torch.Tensor)
 
 
 def has_memory(kind: type) -> bool:
@@ -113,7 +113,8 @@ def has_memory(kind: type) -> bool:
     return not str(_dict_of(kind).get("__module__")).startswith(_WITHOUT_MEMORY)
 
 
-def _with_subclasses(kind: type) -> list[type]:
+def with_subclasses(kind: type) -> list[type]:
+    """Returns a class and every class derived from it that exists now."""
     found: dict[int, type] = {}
     stack = [kind]
     while stack:
@@ -166,7 +167,7 @@ class _Scanner:
         return self._walk.begin_at_node(item)
 
     def _list_instances(self) -> list[torch.Tensor]:
-        storages = _with_subclasses(torch.UntypedStorage)
+        storages = with_subclasses(torch.UntypedStorage)
         storage_ids = set(map(id, storages))
         looked_up, note = self._table.looked_up, self._table.note
         tensors = []

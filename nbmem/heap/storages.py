@@ -45,6 +45,18 @@ def bare_torch() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def outside_transforms() -> Iterator[None]:
+    """Within it torch computes plainly, although a `torch.func` transform runs around it."""
+    if torch._C._functorch.peek_interpreter_stack() is None:
+        yield
+        return
+    from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
+
+    with temporarily_clear_interpreter_stack():
+        yield
+
+
 def storages_of(tensor: torch.Tensor) -> list[torch.UntypedStorage]:
     """Returns the storages that hold the tensor's bytes, each once.
 

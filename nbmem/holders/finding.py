@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from nbmem.heap.scan import find_instances
 from nbmem.holders.loose import CYCLE, below, called_by_c, part_of_graph
 from nbmem.holders.search import Found, search_holders
 from nbmem.holders.ties import ROOT, Tie, Ties
+from nbmem.holders.wanted import classes_in_use
 from nbmem.inventory.paths import Step
 from nbmem.inventory.readers import HEAP_TYPE, names_in_space, type_name
 
@@ -35,10 +35,12 @@ def find_others(
     cyclic: dict[int, Any],
     in_graphs: Container[int],
     explained: set[int],
+    named: set[int],
 ) -> set[int]:
     """Adds to `ties` who else holds these objects, and the containers that are known to hold them.
 
-    Returns the ids of the user's classes of which an instance lives: what they hold is in use.
+    Returns the ids of what is in use all the same: the user's classes of which an instance lives,
+    and what a value holds in a way that the walk of names does not follow.
 
     Args:
         ties: all ways that are known; takes up what is found.
@@ -48,6 +50,7 @@ def find_others(
         cyclic: tensors, by `id`, that their own graph keeps if nothing else does.
         in_graphs: ids of tensors that some graph keeps: that C++ holds them is no news.
         explained: ids of holders that the roots speak of: the search stops there.
+        named: ids of the values of the user's variables.
     """
     if not targets:
         return set()
@@ -56,8 +59,9 @@ def find_others(
     known = wanted.keys() | _of_roots(ties) | explained
     found = search_holders([*targets, *above], known=known, ours=ours)
     try:
+        walked = set(ties.objects)
         _take(ties, found, cyclic, in_graphs)
-        return _classes_in_use(found)
+        return _classes_in_use(found) | _passed_by(found, walked, wanted, named)
     finally:
         found.clear()
 
@@ -65,7 +69,17 @@ def find_others(
 def _classes_in_use(found: Found) -> set[int]:
     classes = [found.objects[at] for at, (kind, _) in found.roots.items() if kind == "class"]
     classes = [one for one in classes if names_in_space(one) is not None]
-    return {id(type(item)) for item in find_instances(classes)} if classes else set()
+    return classes_in_use(classes)
+
+
+def _passed_by(found: Found, walked: set[int], wanted: Container[int], named: set[int]) -> set[int]:
+    """Returns the ids of what values lead to by objects of C code that no walk looks into."""
+    ids = list(map(id, found.objects))
+    passed = {key for key in ids if key in named and key not in walked}
+    for edge in found.edges:
+        if ids[edge.holder] in wanted and ids[edge.held] not in walked:
+            passed.add(ids[edge.held])
+    return passed
 
 
 def _known_above(ties: Ties, targets: Sequence[Any], wanted: dict[int, int]) -> list[Any]:

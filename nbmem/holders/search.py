@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from nbmem.heap.storages import bare_torch
+from nbmem.heap.storages import bare_torch, outside_transforms
 from nbmem.holders.beginnings import Beginnings
 from nbmem.holders.edges import label_edges
 from nbmem.holders.found import Edge, Found
@@ -62,7 +62,7 @@ def search_holders(
     collecting = gc.isenabled()
     gc.disable()
     try:
-        with bare_torch():
+        with bare_torch(), outside_transforms():
             return _Search(targets, known, ours).run(most_objects)
     finally:
         if collecting:

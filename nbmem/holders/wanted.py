@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from nbmem.heap.scan import find_instances
+from nbmem.heap.scan import find_instances, with_subclasses
 from nbmem.holders.ties import ROOT, Tie, Ties
 from nbmem.inventory.paths import Step
 from nbmem.inventory.readers import type_name
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable
+    from collections.abc import Collection, Container, Iterable
 
 NOT, HIDDEN, PART, VALUE = range(4)
 """Not needed; inside a container that only a function knows; part of something that is needed (a
@@ -30,9 +30,11 @@ _BEYOND = frozenset((Step.ROOT, Step.OUTPUT, Step.FRAME, Step.LOCAL, Step.CACHED
 _HOOKED = (torch.nn.Module, torch.Tensor, torch.optim.Optimizer)
 _WHOLE = (torch.Tensor, torch.UntypedStorage, torch.nn.Module, torch.optim.Optimizer)
 _GROWING = (list, dict, set, deque)
+_CODE = frozenset((types.FunctionType, staticmethod, classmethod, property))
 _BUFFERS = frozenset(("_tee_dataobject", "_tee", "cycle", "_lru_cache_wrapper"))
 _WAITING = frozenset(("SimpleQueue", "Future"))
 """What somebody else puts something into, to be taken out once."""
+_mro_of = type.__dict__["__mro__"].__get__
 _is_leaf = vars(torch._C.TensorBase)["is_leaf"].__get__
 _requires_grad = vars(torch._C.TensorBase)["requires_grad"].__get__
 
@@ -143,12 +145,19 @@ def _is_hooks(name: object) -> bool:
 
 
 def living_classes(ties: Ties) -> set[int]:
-    """Returns the ids of classes with containers of their own of which an instance lives."""
+    """Returns the ids of classes that hold more than code and of which an instance lives."""
     classes: list[Any] = []
     for key, ways in ties.outgoing.items():
         holder = ties.objects.get(key)
         if issubclass(type(holder), type) and any(
-            issubclass(type(ties.objects[child]), _GROWING) for child, _ in ways
+            type(ties.objects[child]) not in _CODE for child, _ in ways
         ):
             classes.append(holder)
-    return {id(type(item)) for item in find_instances(classes)} if classes else set()
+    return classes_in_use(classes)
+
+
+def classes_in_use(classes: Collection[type]) -> set[int]:
+    """Returns the ids of those of the classes of which, or of a subclass, an instance lives."""
+    kinds = {id(kind): kind for one in classes for kind in with_subclasses(one)}
+    living = {id(type(item)): type(item) for item in find_instances(kinds.values())}
+    return {id(base) for kind in living.values() for base in _mro_of(kind)}
