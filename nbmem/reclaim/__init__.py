@@ -6,7 +6,7 @@
 output cache keeps of a shown value. What belongs to a model, an optimizer, a list or an object is
 refused with the line of code that would do it. `plan` decides, `names` drops, `acts` proves.
 
-Leaks are got back by `leaks`: a fresh look, `choosing` what is meant, `cutting` each chain where it
+Leaks are got back by `leaks`, as `planning` has it: a fresh look, `choosing` what is meant, `cutting` each chain where it
 holds, `work` that does it all, the proof. The acts themselves stand alone: `tracebacks` (an error
 loses the variables of its calls), `detaching` and `cycles` (graphs), `views` and `layouts` (small
 views of large storages), `training` (gradients, optimizer state), `dropping` and `registered`
@@ -18,10 +18,11 @@ plans, `moves` re-points tensors at memory elsewhere, `lot` remembers weakly.
 """
 
 from nbmem.reclaim.acts import collect_garbage, drop_storages, empty_cache, plan_drop
-from nbmem.reclaim.leaks import Finder, plan_reclaim, reclaim_leaks
+from nbmem.reclaim.leaks import plan_reclaim, reclaim_leaks
 from nbmem.reclaim.lot import ParkingLot
 from nbmem.reclaim.names import Holdings
 from nbmem.reclaim.parking import park, unpark
+from nbmem.reclaim.planning import Finder
 from nbmem.reclaim.tracebacks import release_error
 
 __all__ = [

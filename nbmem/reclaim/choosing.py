@@ -41,6 +41,8 @@ class Known:
     variables: Collection[str]
     outputs: Collection[str]
     cuts: Collection[str]
+    told: Collection[str] = ()
+    """Texts by which leaks were told before."""
 
 
 def choose(known: Known, targets: Sequence[Leak | str] | None, *, everything: bool) -> Choice:
@@ -113,7 +115,11 @@ def _choose_text(known: Known, text: str, choice: Choice) -> None:
         _take(leak, choice)
     if leaks:
         return
-    if text in known.variables:
+    if text in known.variables and text in known.told:
+        choice.refused.append(
+            f"{text} holds nothing beyond need any more; to drop the variable itself: `del {text}`"
+        )
+    elif text in known.variables:
         choice.variables.append(text)
     elif text in known.outputs:
         choice.outputs.append(text)

@@ -18,11 +18,11 @@ from nbmem.inventory.paths import Step
 from nbmem.reclaim.detaching import Target
 from nbmem.reclaim.dropping import (
     clear_cache,
-    close_generator,
     drop_attribute,
     empty_container,
     remove_hook,
 )
+from nbmem.reclaim.loops import IN_USE, close_idle
 from nbmem.reclaim.outcome import Outcome
 from nbmem.reclaim.registered import (
     detach_finalizer,
@@ -107,7 +107,7 @@ class Cutter:
         """Also frames: of `%debug`'s, the root itself is no object of the user's."""
         found = [one for one in point.way.objects[point.at :] if issubclass(type(one), _ERRORS)]
         self._work.errors += found[:1]
-        return "" if found else "no error and no frame was found there"
+        return "" if found else "a call that still runs holds it, or no error was found there"
 
     def _take_output(self, point: CutPoint) -> str:
         self._work.outputs[point.cut] = point.way.objects[0]
@@ -191,7 +191,11 @@ class Cutter:
             return f"it can't be ended from here; `await {point.cut}.aclose()`"
         if getattr(generator, "gi_running", False) or getattr(generator, "cr_running", False):
             return "it is running"
-        return self._single(point, close_generator, point.cut)
+        if point.way.ties[0].kind == "cpp":
+            return IN_USE
+        act = partial(close_idle, (generator,), point.cut)
+        self._work.acts["close", id(generator)] = act
+        return ""
 
     def _take_queue(self, point: CutPoint) -> str:
         if (

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from nbmem.reclaim.cycles import cut_cycle
 from nbmem.reclaim.detaching import Target, detach_graphs
+from nbmem.reclaim.loops import close_idle, why_not_close
 from nbmem.reclaim.names import drop_output, drop_throwaway, drop_variable
 from nbmem.reclaim.outcome import Outcome, list_of, type_name
 from nbmem.reclaim.tracebacks import release_error
@@ -67,6 +68,12 @@ class Work:
 
     def _dicts(self) -> tuple[dict[Any, Any], ...]:
         return (self.outputs, self.throwaways, self.variables, self.acts, self.cyclic)
+
+    def why_not(self) -> str:
+        """Returns why some of it is to be left alone, as something uses it; empty otherwise."""
+        acts = [act for act in self.acts.values() if isinstance(act, partial)]
+        closing = [act.args[0] for act in acts if act.func is close_idle]
+        return next(filter(None, map(why_not_close, closing)), "")
 
     def run(self, shell: InteractiveShell | None) -> Outcome:
         """Does everything, lets go of it, and returns what was done and what was refused."""

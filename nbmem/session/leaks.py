@@ -16,7 +16,7 @@ from nbmem.holders.roots import find_roots
 from nbmem.holders.web import open_web
 from nbmem.inventory import find_places
 from nbmem.leaks import judge_leaks
-from nbmem.reclaim.leaks import Finder, plan_reclaim, reclaim_leaks
+from nbmem.reclaim import Finder, plan_reclaim, reclaim_leaks
 from nbmem.records import Leak, ReclaimReport
 from nbmem.session import roots
 from nbmem.session.allocated_at import cells_by_file
