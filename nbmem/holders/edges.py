@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from nbmem.holders.entries import MODULE_PARTS, Entries
 from nbmem.holders.found import Edge
+from nbmem.holders.root import is_exactly
 from nbmem.inventory.natives import SUSPENDED
 from nbmem.inventory.paths import HOLDERS, Step, write_step
 from nbmem.inventory.readers import type_name
@@ -67,7 +68,7 @@ class _Labels:
         if not self._held[at] - self._found.known:
             return
         holder = self._found.objects[at]
-        if type(holder) in _WITH_CELLS:
+        if is_exactly(holder, *_WITH_CELLS):
             mine = {part for part in self._held[at] if self._is_cell(part)}
         else:
             parts = (self._index.get(id(part)) for part in self._entries.between(holder))

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _NEAR = 8
 """Steps above a tensor within which garbage is given its name."""
+_flags_of = type.__dict__["__flags__"].__get__
 _FIELDS = vars(BaseException)
 _traceback_of = _FIELDS["__traceback__"].__get__
 _cause_of = _FIELDS["__cause__"].__get__
@@ -163,39 +164,50 @@ def _is_known(ties: Ties, held: Any, holder: Any) -> bool:
 
 
 def _tops(found: Found) -> list[int]:
-    """Returns, for each heap of garbage, the object that tells best what it is."""
+    """Returns, for each heap of garbage, objects that lead to all of it, and tell what it is."""
     above: dict[int, list[int]] = {}
+    below: dict[int, list[int]] = {}
     for edge in found.edges:
         above.setdefault(edge.held, []).append(edge.holder)
-    tops, seen = [], set[int]()
+        below.setdefault(edge.holder, []).append(edge.held)
+    tops, reached = [], set[int]()
     for start in sorted(found.unreachable):
-        if start not in seen:
-            mine, top = _climb(start, above, found)
-            if seen.isdisjoint(mine):
-                tops.append(top)
-            seen |= mine
+        if start not in reached:
+            top = _climb(start, above, found)
+            tops.append(top)
+            reached |= _led_to(top, below, reached)
     return tops
 
 
-def _climb(start: int, above: dict[int, list[int]], found: Found) -> tuple[set[int], int]:
-    """Returns all garbage above an object, and the farthest instance of a class nearby."""
+def _led_to(top: int, below: dict[int, list[int]], but: set[int]) -> set[int]:
+    stack, seen = [top], {top}
+    while stack:
+        for held in below.get(stack.pop(), ()):
+            if held not in seen and held not in but:
+                seen.add(held)
+                stack.append(held)
+    return seen
+
+
+def _climb(start: int, above: dict[int, list[int]], found: Found) -> int:
+    """Returns the farthest instance of a class nearby above an object of garbage."""
     queue, depths, top = deque((start,)), {start: 0}, start
     while queue:
         at = queue.popleft()
-        if depths[at] <= _NEAR and (_is_instance(found.objects[at]) or top == start):
+        if _is_instance(found.objects[at]) or top == start:
             top = at
-        for holder in above.get(at, ()):
+        for holder in above.get(at, ()) if depths[at] < _NEAR else ():
             if holder not in depths and holder in found.unreachable:
                 depths[holder] = depths[at] + 1
                 queue.append(holder)
-    return set(depths), top
+    return top
 
 
 def _is_instance(thing: Any) -> bool:
     """Returns whether an object is of a class that somebody wrote, and no error or tensor."""
     kind = type(thing)
     plain = (BaseException, type, torch.Tensor, torch.UntypedStorage)
-    return bool(kind.__flags__ & HEAP_TYPE) and not issubclass(kind, plain)
+    return bool(_flags_of(kind) & HEAP_TYPE) and not issubclass(kind, plain)
 
 
 def _garbage(thing: Any) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from nbmem.heap.graphs import HOOKS
+from nbmem.holders.root import is_exactly
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -49,7 +50,7 @@ def called_by_c(thing: Any) -> tuple[str, str]:
     Functions and tuples of arguments are what C code keeps to make a call later; Python's own code
     of that kind is `atexit`, which shows its list to nobody.
     """
-    if type(thing) in _FUNCTIONS:
+    if is_exactly(thing, *_FUNCTIONS):
         return "interpreter_callback", f"C code such as atexit, to call {thing.__name__!r}"
     if type(thing) is tuple:
         return "interpreter_callback", "C code such as atexit, as arguments"

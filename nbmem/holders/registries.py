@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]  # the other one hashes handlers
 import gc
 import logging
 import signal
@@ -18,6 +19,7 @@ from nbmem.holders.root import (
     Root,
     attributes_of,
     called,
+    is_exactly,
     is_of,
     is_plain,
     names_of,
@@ -74,7 +76,7 @@ def find_interpreter_callbacks() -> list[Root]:
     given.append(("threading.excepthook", vars(threading).get("excepthook")))
     given += (("sys.settrace", sys.gettrace()), ("sys.setprofile", sys.getprofile()))
     given += (("gc.callbacks", function) for function in gc.callbacks)
-    given += ((f"{one.name} handler", signal.getsignal(one)) for one in signal.Signals)
+    given += ((f"{one.name} handler", _signal.getsignal(one)) for one in signal.Signals)
     roots: list[Root] = []
     for where, function in given:
         if type(function) is not signal.Handlers:
@@ -203,7 +205,7 @@ def _may_hold(value: Any, deep: int = 3) -> bool:
     """Returns whether there may be more in it than texts and numbers."""
     if is_plain(value) or is_of(value, _OF_WIDGETS):
         return False
-    if type(value) not in (list, tuple, dict, set):
+    if not is_exactly(value, list, tuple, dict, set):
         return True
     held = gc.get_referents(value)
     return deep == 0 or len(held) > _MANY or any(_may_hold(one, deep - 1) for one in held)

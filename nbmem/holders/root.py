@@ -91,6 +91,12 @@ def traits_of(thing: Any) -> dict[str, Any]:
     return found if type(found) is dict else {}
 
 
+def is_exactly(thing: Any, *kinds: type) -> bool:
+    """Returns whether an object's type is one of these; no metaclass is asked."""
+    kind = type(thing)
+    return any(kind is one for one in kinds)
+
+
 def is_plain(thing: Any) -> bool:
     """Returns whether it is a text, a number or None, which hold nothing."""
     return id(type(thing)) in _PLAIN

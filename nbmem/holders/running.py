@@ -10,7 +10,16 @@ from collections.abc import Iterator
 from typing import Any
 from weakref import WeakSet
 
-from nbmem.holders.root import DEBUGGERS, Root, attributes_of, is_in, is_of, is_plain, names_of
+from nbmem.holders.root import (
+    DEBUGGERS,
+    Root,
+    attributes_of,
+    is_exactly,
+    is_in,
+    is_of,
+    is_plain,
+    names_of,
+)
 from nbmem.inventory.callables import Held
 from nbmem.inventory.frames import namespace_of, read_locals
 from nbmem.inventory.natives import SUSPENDED, Pieces, ask_future, is_of_module
@@ -62,7 +71,7 @@ def _started_with(thread: Any) -> Held:
 
 
 def _is_empty(value: Any) -> bool:
-    return type(value) in (tuple, dict) and not value
+    return is_exactly(value, tuple, dict) and not value
 
 
 def find_callers() -> list[Root]:

@@ -24,6 +24,7 @@ from nbmem.holders.beginnings import Beginnings
 from nbmem.holders.edges import label_edges
 from nbmem.holders.found import Edge, Found
 from nbmem.holders.references import References
+from nbmem.holders.root import is_exactly
 from nbmem.holders.unseen import (
     counts_of,
     find_frozen,
@@ -162,7 +163,7 @@ class _Search:
         if sys.getrefcount(cls) > _FEW or names_in_space(cls) is None:
             return False
         return all(
-            holder is _mro_of(cls) or type(holder) in _OF_CLASS
+            holder is _mro_of(cls) or is_exactly(holder, *_OF_CLASS)
             for references in self._references
             for holder in references.holders_of(cls)
         )
@@ -280,7 +281,9 @@ class _Search:
         kind = type(self._found.objects[at])
         if issubclass(kind, torch.Tensor):
             return not self._is_only_shared(at)
-        return not self._holders[at] and (kind in _ITEMS or bool(_flags_of(kind) & HEAP_TYPE))
+        return not self._holders[at] and (
+            any(kind is one for one in _ITEMS) or bool(_flags_of(kind) & HEAP_TYPE)
+        )
 
     def _is_only_shared(self, at: int) -> bool:
         """Returns whether it is a tensor that, of all that is unseen, only C++ refers to."""

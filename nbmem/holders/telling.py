@@ -161,4 +161,4 @@ def _ids_of(way: Way) -> list[int]:
 
 
 _FROZEN = Chain((PathStep("frozen", "what gc.freeze() hid"),), "frozen", False, "gc.freeze()")
-_UNSEEN = Chain((PathStep("cpp", "C++ code that torch shows nobody"),), "cpp", False, "C++ code")
+_UNSEEN = Chain((PathStep("unknown", "not found"),), "unknown", False, "what nbmem did not find")

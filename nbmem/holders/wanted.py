@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from nbmem.heap.scan import find_instances, with_subclasses
+from nbmem.holders.root import is_exactly
 from nbmem.holders.ties import ROOT, Tie, Ties
 from nbmem.inventory.paths import Step
 from nbmem.inventory.readers import type_name
@@ -30,7 +31,7 @@ _BEYOND = frozenset((Step.ROOT, Step.OUTPUT, Step.FRAME, Step.LOCAL, Step.CACHED
 _HOOKED = (torch.nn.Module, torch.Tensor, torch.optim.Optimizer)
 _WHOLE = (torch.Tensor, torch.UntypedStorage, torch.nn.Module, torch.optim.Optimizer)
 _GROWING = (list, dict, set, deque)
-_CODE = frozenset((types.FunctionType, staticmethod, classmethod, property))
+_CODE = (types.FunctionType, staticmethod, classmethod, property)
 _BUFFERS = frozenset(("_tee_dataobject", "_tee", "cycle", "_lru_cache_wrapper"))
 _WAITING = frozenset(("SimpleQueue", "Future"))
 """What somebody else puts something into, to be taken out once."""
@@ -150,7 +151,7 @@ def living_classes(ties: Ties) -> set[int]:
     for key, ways in ties.outgoing.items():
         holder = ties.objects.get(key)
         if issubclass(type(holder), type) and any(
-            type(ties.objects[child]) not in _CODE for child, _ in ways
+            not is_exactly(ties.objects[child], *_CODE) for child, _ in ways
         ):
             classes.append(holder)
     return classes_in_use(classes)

@@ -30,7 +30,9 @@ def user_names(shell: InteractiveShell | None) -> dict[str, Any]:
 
 def _is_assigned(name: object, value: object, shown: dict[str, Any]) -> bool:
     """Returns whether the user gave `_` a value: IPython's own are what its display hook has."""
-    return name in _LAST_SHOWN and not _is_plain(value) and shown.get(str(name)) is not value
+    if type(name) is not str:
+        return False
+    return name in _LAST_SHOWN and not _is_plain(value) and shown.get(name) is not value
 
 
 def _is_the_users(name: object) -> bool:
@@ -43,7 +45,8 @@ def _is_the_users(name: object) -> bool:
 
 
 def _of_script(names: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in list(names.items()) if not name.startswith("__")}
+    pairs = [(name, value) for name, value in list(names.items()) if type(name) is str]
+    return {name: value for name, value in pairs if not name.startswith("__")}
 
 
 def output_cache(shell: InteractiveShell | None) -> dict[str, Any]:

@@ -126,7 +126,30 @@ def in_a_copy_of_the_weights():
     return {"model": model, "average": copy.deepcopy(model), "saved": model.state_dict()}
 
 
+def in_a_base_class_of_an_instance():
+    class Base:
+        table = {"a": ones()}  # noqa: RUF012  that is the scene
+
+    class Derived(Base):
+        pass
+
+    return {"Base": Base, "v": Derived()}
+
+
+def objects_of_c_code():
+    class Sequence:
+        def __init__(self):
+            self.items = [ones()]
+
+        def __getitem__(self, index):
+            return self.items[index]
+
+    backwards, some = reversed([ones()]), slice(ones(), None)
+    return {"backwards": backwards, "some": some, "ahead": [iter(Sequence())]}
+
+
 NEEDED = [
+    in_a_base_class_of_an_instance,
     in_attribute,
     in_nested_containers,
     in_a_model_and_its_optimizer,
@@ -144,6 +167,12 @@ NEEDED = [
 @pytest.mark.parametrize("scene", NEEDED, ids=lambda scene: scene.__name__)
 def test_what_a_value_is_made_of_is_needed(scene):
     assert [] == texts(scene())
+
+
+def test_what_c_code_s_own_objects_hold_for_a_variable_is_needed():
+    names = objects_of_c_code()
+    shell = dict(names)  # the namespace itself, of which `names` is a copy
+    assert [] == texts(names, explained={id(shell)})
 
 
 def test_what_ipython_shows_is_not_needed_by_a_variable():
@@ -236,6 +265,41 @@ def test_a_list_of_losses_keeps_what_was_saved():
     assert 2 == found.graphs[0].roots
     expected = [f"losses[{n}] → graph → saved by MulBackward0" for n in range(2)]
     assert expected == texts({"w": w, "losses": losses})
+
+
+def test_a_graph_that_saved_a_view_of_a_nameless_result_is_held_by_nothing_else():
+    x = torch.rand(256, 256, requires_grad=True)
+    similar = (x * 2) @ (x * 2).T
+    found = holders_of({"x": x, "similar": similar}).held
+    assert {"similar"} == {chain.cut for one in found for chain in one.chains}
+
+
+def test_results_of_one_forward_pass_are_one_graph():
+    w = ones().requires_grad_()
+    hidden = w * ones()
+    out = {"hidden": hidden, "loss": hidden.exp().sum()}
+    (fact,) = holders_of({"w": w, "out": out}).graphs
+    assert ("out[*]", 1) == (fact.cut, fact.roots)
+
+
+def test_every_graph_of_a_container_is_cut_with_it():
+    w = ones().requires_grad_()
+    hidden = w * ones()
+    out = {"hidden": hidden, "loss": hidden.exp().sum()}
+    with open_web(StorageTable(), {"w": w, "out": out}) as web:
+        cut = {id(point.way.objects[-1]) for point in web.cuts("out[*]")}
+    assert {id(out["hidden"]), id(out["loss"])} == cut
+
+
+def test_holders_are_found_within_a_transform_of_torch():
+    seen, shown = [], {"Out[3]": ones()}
+
+    def loss(x):
+        seen.append(texts({}, output_cache=shown))
+        return (x * x).sum()
+
+    torch.func.grad(loss)(torch.ones(3))
+    assert "Out[3]" in seen[0]
 
 
 def test_losses_after_backward_keep_nothing():
