@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from nbmem.leaks.moment import Moment
     from nbmem.records import GradientFact, Holders, StateFact, ViewFact
 
+LOST = "lost parameters of "
+"""Before the name of an optimizer: the cut. The bare name would say that the optimizer goes."""
 _KEPT = """\
 kept = [p for group in {name}.param_groups for p in group["params"]]
 for p in list({name}.state.keys() - set(kept)): {name}.state.pop(p)"""
@@ -48,7 +50,7 @@ def _state(fact: StateFact, moment: Moment) -> Finding:
         holder="optimizer",
         keys=keys,
         path=path_of(_name_in(name, keys, moment)),
-        cuts=(name,),
+        cuts=(LOST + name,),
         reason=words.say_copy(name, fact.parameters) if copied else told,
         remedy=_state_line(fact),
     )
@@ -64,10 +66,10 @@ def _name_in(optimizer: str, keys: Sequence[int], moment: Moment) -> str:
 def _state_line(fact: StateFact) -> str:
     name = fact.optimizer
     if not remedies.is_expression(name):
-        return remedies.reclaim(name)
+        return remedies.reclaim(LOST + name)
     if fact.all_of_it:
         return f"del {name}"
-    return remedies.reclaim(name) if fact.in_groups else _KEPT.format(name=name)
+    return remedies.reclaim(LOST + name) if fact.in_groups else _KEPT.format(name=name)
 
 
 def find_gradients(holders: Holders, moment: Moment) -> Iterator[Finding]:

@@ -6,12 +6,13 @@
 output cache keeps of a shown value. What belongs to a model, an optimizer, a list or an object is
 refused with the line of code that would do it. `plan` decides, `names` drops, `acts` proves.
 
-Leaks are got back by `leaks`, as `planning` has it: a fresh look, `choosing` what is meant, `cutting` each chain where it
-holds, `work` that does it all, the proof. The acts themselves stand alone: `tracebacks` (an error
-loses the variables of its calls), `detaching` and `cycles` (graphs), `views` and `layouts` (small
-views of large storages), `training` (gradients, optimizer state), `dropping` and `registered`
-(what functions, hooks, queues, logs and Python itself keep), `rebinding` (one object in another's
-place). Each keeps every value that has a name and says in words what it did.
+Leaks are got back by `leaks`: a fresh look, `choosing` what is meant, `planning` what comes back,
+`cutting` each chain where it holds, `work` that does it all, the proof. The acts themselves stand
+alone: `tracebacks` (an error loses the variables of its calls), `detaching` and `cycles` (graphs),
+`views` and `layouts` (small views of large storages), `training` (gradients, optimizer state),
+`dropping`, `loops` and `registered` (what functions, hooks, generators, queues, logs and Python
+itself keep), `rebinding` (one object in another's place). Each keeps every value that has a name
+and says in words what it did.
 
 `park` and `unpark` free an accelerator for a while: `reached` finds what a name leads to, `trips`
 plans, `moves` re-points tensors at memory elsewhere, `lot` remembers weakly.

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from nbmem.records import Leak
 
 _LONGEST = 80
+_DONE = "holds nothing beyond need any more"
 
 
 @dataclass(slots=True)
@@ -116,15 +117,15 @@ def _choose_text(known: Known, text: str, choice: Choice) -> None:
     if leaks:
         return
     if text in known.variables and text in known.told:
-        choice.refused.append(
-            f"{text} holds nothing beyond need any more; to drop the variable itself: `del {text}`"
-        )
+        choice.refused.append(f"{text} {_DONE}; to drop the variable itself: `del {text}`")
     elif text in known.variables:
         choice.variables.append(text)
     elif text in known.outputs:
         choice.outputs.append(text)
     elif text in known.cuts:
         choice.cuts.append(text)
+    elif text in known.told:
+        choice.refused.append(f"{text} {_DONE}")
     else:
         short = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
         raise NameNotFoundError(

@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from nbmem.heap import StorageRef
+from nbmem.leaks.values import LOST
 from nbmem.reclaim.arrays import copy_arrays, is_array, way_to, why_not_copy
 from nbmem.reclaim.choosing import Choice, Known, choose
 from nbmem.reclaim.cutting import Cutter, words_of
@@ -153,8 +154,9 @@ class _Planner:
         """Adds what frees a leak to the work; returns it in words, empty where it is refused."""
         if leak.kind == "unused_gradient":
             return self._take_gradients(leak, work)
-        if leak.holder == "optimizer" and leak.cuts[0] in self._web.optimizers:
-            return self._take_state(leak.cuts[0], work)
+        optimizer = leak.cuts[0].removeprefix(LOST) if leak.cuts else ""
+        if leak.holder == "optimizer" and optimizer in self._web.optimizers:
+            return self._take_state(optimizer, work)
         cycle = leak.kind == "autograd_cycle"
         said = [self._take_cut(cut, work, cycle=cycle) for cut in leak.cuts]
         if not all(said):

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 _BELOW = (".", "[", " → ", " (")
 """What may follow a name in the names of what it leads to."""
 _LONGEST = 80
+_MOST_TOLD = 10_000
 _PATIENCE = 20
 """How many times longer than for a cell's report the walk of names may take: somebody asked."""
 
@@ -42,6 +43,8 @@ class LeakFinder:
         self._session = session
         self.notes: list[Note] = []
         """What could not be listed for the web that was opened last."""
+        self._told: dict[str, None] = {}
+        """Texts of what leaks were found to be held by: none of them names a variable to drop."""
 
     def find(self) -> LeakReport:
         """Returns what is alive beyond need, largest first."""
@@ -54,7 +57,11 @@ class LeakFinder:
         inventory = self._session.take_inventory()
         web = self.open_web()
         try:
-            return web, self._judge(inventory, self._noted(web.holders))
+            report = self._judge(inventory, self._noted(web.holders))
+            self._told.update((cut, None) for leak in report.leaks for cut in leak.cuts)
+            while len(self._told) > _MOST_TOLD:
+                del self._told[next(iter(self._told))]
+            return web, report
         except BaseException:
             web.__exit__(None, None, None)
             raise
@@ -82,12 +89,12 @@ class LeakFinder:
 
     def plan(self, targets: object, *, everything: bool) -> ReclaimReport:
         """Returns what `reclaim` would do."""
-        asked, finder = as_targets(targets), Finder(self.look, self.holders)
+        asked, finder = as_targets(targets), Finder(self.look, self.holders, self._told)
         return plan_reclaim(self._session.holdings(), finder, asked, everything=everything)
 
     def reclaim(self, targets: object, *, everything: bool) -> ReclaimReport:
         """Frees leaks; returns the proof. Refuses on another thread while a cell runs."""
-        asked, finder = as_targets(targets), Finder(self.look, self.holders)
+        asked, finder = as_targets(targets), Finder(self.look, self.holders, self._told)
         cell = self._session.watcher.running
         if cell is not None and threading.current_thread() is not threading.main_thread():
             return _not_now(cell)

@@ -85,3 +85,52 @@ def test_generator_that_only_waits_is_closed_by_name(patient):
     age(patient)
     report = nbmem.reclaim_memory("waiting")
     assert 4 << 20 == report.promised == report.freed
+
+
+# A cell that is run twice.
+
+TRAINED = """
+from torch import nn
+model = nn.Sequential(nn.Linear(512, 512), nn.Linear(512, 512))
+opt = torch.optim.Adam(model.parameters())
+model(torch.ones(2, 512)).sum().backward()
+opt.step()
+"""
+
+
+def test_remedy_for_an_optimizer_takes_the_lost_parameters_and_never_the_optimizer(patient):
+    patient.run(TRAINED)
+    patient.run("model[1] = nn.Linear(512, 10)")
+    age(patient)
+    (remedy,) = {leak.remedy for leak in nbmem.find_leaks() if leak.holder == "optimizer"}
+    assert '%gpumem reclaim "lost parameters of opt"' == remedy
+    for _ in range(3):
+        assert patient.run(remedy).success
+        assert 2 == len(patient.names["opt"].param_groups[0]["params"])
+
+
+@pytest.mark.parametrize(
+    ("name", "make"),
+    [
+        ("small", "small = torch.ones(1 << 20)[:3]"),
+        ("out", "out = nn.Linear(64, 1 << 14)(torch.ones(64, 64)).exp().sum(); out.backward()"),
+        ("waiting", BATCHES),
+    ],
+)
+def test_text_that_cut_a_leak_never_deletes_the_variable_the_next_time(patient, name, make):
+    patient.run("from torch import nn")
+    patient.run(make)
+    age(patient)
+    first = nbmem.reclaim_memory(name)
+    again = nbmem.reclaim_memory(name)
+    assert name in patient.names
+    assert (True, 0) == (first.freed > 1 << 18, again.freed)
+    assert (
+        f"{name} holds nothing beyond need any more; to drop the variable itself: `del {name}`",
+    ) == again.refused
+
+
+def test_name_that_never_cut_a_leak_drops_the_variable(patient):
+    patient.run("kept = torch.ones(1 << 20)")
+    assert 4 << 20 == nbmem.reclaim_memory("kept").freed
+    assert "kept" not in patient.names
