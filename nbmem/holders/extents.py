@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _BASE = torch._C.TensorBase
 _BASE_FIELD = vars(_BASE)["_base"].__get__
+_is_leaf = vars(_BASE)["is_leaf"].__get__
+_requires_grad = vars(_BASE)["requires_grad"].__get__
 _STRIDED = torch.strided
 Extent = tuple[int, int, int]
 """First byte, byte behind the last, bytes shown between them."""
@@ -90,7 +92,17 @@ def view_fact(
         return None
     called = [names(thing) for thing in shown]
     arrays = any(map(is_array, shown))
-    return ViewFact(ref.serial, ref.bytes, used, tuple(called) if all(called) else (), arrays)
+    names_of_all = tuple(called) if all(called) else ()
+    attached = any(map(_keeps_its_base, shown))
+    return ViewFact(ref.serial, ref.bytes, used, names_of_all, arrays, attached)
+
+
+def _keeps_its_base(thing: Any) -> bool:
+    """Returns whether the graph of a view ends at what it was cut from, as at a weight."""
+    base = base_of(thing)
+    if base is None or _is_leaf(thing):
+        return False
+    return bool(_is_leaf(base) and _requires_grad(base))
 
 
 def _extent(thing: Any, start: int) -> Extent | None:

@@ -82,9 +82,21 @@ def state_of(optimizer: Any) -> dict[Any, Any]:
 
 
 def state_fact(
-    optimizer: Any, name: str, needed: Container[int], serials_of: Callable[[Any], Iterable[int]]
+    optimizer: Any,
+    name: str,
+    needed: Container[int],
+    serials_of: Callable[[Any], Iterable[int]],
+    kept: Container[int] = (),
 ) -> StateFact | None:
-    """Returns what an optimizer holds for parameters that nothing else of the user's needs."""
+    """Returns what an optimizer holds for parameters that nothing else of the user's needs.
+
+    Args:
+        optimizer: read past its own code.
+        name: what it is called.
+        needed: ids of what is needed besides optimizers.
+        serials_of: the storages of a tensor.
+        kept: storages that stay without it, as where a state dict shows the weights.
+    """
     everything, lost = _all_parameters(optimizer), lost_parameters(optimizer, needed)
     if not lost:
         return None
@@ -96,7 +108,7 @@ def state_fact(
             *_tensors_in(state_of(optimizer), parameter),
         ):
             if thing is not None:
-                keys.update(dict.fromkeys(serials_of(thing)))
+                keys.update((serial, None) for serial in serials_of(thing) if serial not in kept)
     listed = set(map(id, parameters_of(optimizer)))
     in_groups = any(id(p) in listed for p in lost)
     return StateFact(name, len(lost), tuple(keys), in_groups, len(lost) == len(everything))

@@ -46,6 +46,10 @@ class Needs:
             for serial in index.known(key)
         }
 
+    def kept_besides(self, index: StorageIndex) -> set[int]:
+        """Returns the serials of the storages that something besides optimizers needs."""
+        return {serial for key in self.besides_optimizers for serial in index.known(key)}
+
     def add_used(self, holders: set[int], index: StorageIndex) -> set[int]:
         """Takes objects (ids) as in use, with all they lead to; returns the serials of storages."""
         if not holders:

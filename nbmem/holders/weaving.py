@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 _MOST_TARGETS = 50_000
 """Tensors for which the heap is searched upwards."""
+_MANY = 64
+"""So many small things in one container may be worth telling together."""
 _USED = ("running",)
 """Kinds of roots whose objects are in use."""
 
@@ -201,7 +203,8 @@ class Weaver:
 
     def _state_fact(self, name: str, optimizer: Any) -> StateFact | None:
         besides = self._needs.besides_optimizers
-        fact = state_fact(optimizer, name, besides, self._index.serials_of)
+        kept = self._needs.kept_besides(self._index)
+        fact = state_fact(optimizer, name, besides, self._index.serials_of, kept)
         if fact is not None:
             self._web.optimizers[name] = optimizer
             self._web.lost[name] = lost_parameters(optimizer, besides)
@@ -209,7 +212,7 @@ class Weaver:
 
     def _view_fact(self, serial: int) -> ViewFact | None:
         ref = self._index.refs.get(serial)
-        if ref is None or ref.bytes < max(self._threshold, 1):
+        if ref is None or ref.bytes < max(self._threshold // _MANY, 1):
             return None
         over = self._index.over.get(serial, [])
         start = next((part.storage.data_ptr() for one in over[:1] for part in parts_of(one)), 0)

@@ -100,9 +100,20 @@ def _before_graph(steps: Sequence[PathStep]) -> Sequence[PathStep]:
     return steps[: kinds.index("graph")] if "graph" in kinds else ()
 
 
-def clone_line(names: Sequence[str], *, arrays: bool = False) -> str:
-    """Returns the code that gives each of these views memory of its own."""
-    call = "copy" if arrays else "clone"
+def copy_call(*, arrays: bool, attached: bool) -> str:
+    """Returns the method that gives a view memory of its own; see `clone_line`."""
+    return "copy" if arrays else "detach().clone" if attached else "clone"
+
+
+def clone_line(names: Sequence[str], *, arrays: bool = False, attached: bool = False) -> str:
+    """Returns the code that gives each of these views memory of its own.
+
+    Args:
+        names: of the views.
+        arrays: they are numpy's.
+        attached: their graphs keep what they were cut from as well.
+    """
+    call = copy_call(arrays=arrays, attached=attached)
     if all(map(is_expression, names)):
         return "\n".join(f"{name} = {name}.{call}()" for name in names)
     return reclaim(names[0])

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import replace
+from itertools import takewhile
 from statistics import median_low
 from typing import TYPE_CHECKING
 
-from nbmem.leaks import words
+from nbmem.leaks import remedies, words
 from nbmem.leaks.findings import Finding, largest_of, name_of, path_of, root_of
 
 if TYPE_CHECKING:
@@ -118,20 +119,33 @@ def _growing_in(known: CellRuns, others: set[int], moment: Moment) -> Iterator[F
     for (name, _), made in sorted(variables.items()):
         older = [key for key, run in made.items() if run < known.latest]
         if len(set(made.values())) >= _TELLING and older:
-            yield _growing(name, older, _per_run(made, moment), moment)
+            yield _growing(name, older, made, moment)
 
 
-def _growing(name: str, older: Sequence[int], per_run: int, moment: Moment) -> Finding:
+def _growing(name: str, older: Sequence[int], made: dict[int, int], moment: Moment) -> Finding:
     keys = moment.take(older)
+    whole = _container_of([name_of(moment, key) for key in made])
+    place = whole or name
     return Finding(
         kind="growing",
         holder="container",
         keys=keys,
         path=path_of(name_of(moment, largest_of(moment, keys))),
         cuts=(name,),
-        reason=words.say_growing(name),
-        remedy=f"{name}.clear()",
-        cost=f"what earlier runs put into {name}",
-        growth=per_run,
+        reason=words.say_growing(place),
+        remedy=f"{whole}.clear()" if whole else "",
+        cost=f"what earlier runs put into {place}",
+        growth=_per_run(made, moment),
         reclaimable=False,
     )
+
+
+def _container_of(names: Sequence[str]) -> str:
+    """Returns the innermost container that all names lead through; empty where none is written.
+
+    >>> _container_of(["buffer.items[0]", "buffer.items[1]"])
+    'buffer.items'
+    """
+    same = takewhile(lambda letters: len(set(letters)) == 1, zip(*names, strict=False))
+    text = "".join(letters[0] for letters in same).rpartition("[")[0]
+    return text if remedies.is_expression(text) else ""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from nbmem.leaks import remedies, words
 from nbmem.leaks.findings import Finding, largest_of, name_of, path_of, root_of
 from nbmem.leaks.runs import is_old_copy
-from nbmem.units import format_bytes
+from nbmem.units import format_bytes, format_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -29,6 +30,7 @@ for p in {name}.parameters():
     if not p.requires_grad: p.grad = None"""
 _CLEAR = "{name}.zero_grad(set_to_none=True)"
 _GRADIENT = "{name} = None"
+_ITEM = re.compile(r"(.+)\[\d+\]")
 
 
 def find_states(holders: Holders, moment: Moment) -> Iterator[Finding]:
@@ -97,6 +99,7 @@ def _gradients(
     largest = largest_of(moment, keys)
     path = path_of(next(fact.name for fact in mine if fact.key == largest))
     told = f"{len(mine)} gradients of {variable}" if many else mine[0].name
+    bare = not frozen and any(moment.records[key].module is None for key in keys)
     return Finding(
         kind="unused_gradient",
         holder="tensor_attribute",
@@ -105,7 +108,7 @@ def _gradients(
         cuts=tuple(fact.name for fact in mine),
         reason=words.say_gradients(told, many=many, frozen=frozen),
         remedy=_gradient_lines(variable, frozen, mine, moment),
-        cost=f"another step of {optimizer}" if optimizer else "",
+        cost=f"another step of {optimizer}" if optimizer else told if bare else "",
         on_request=bool(optimizer),
     )
 
@@ -135,10 +138,42 @@ def _lines_of_zero(variable: str, facts: Sequence[GradientFact], moment: Moment)
 
 
 def find_views(holders: Holders, moment: Moment) -> Iterator[Finding]:
-    """Yields the storages of which less than half is shown by anything."""
+    """Yields the storages of which less than half is shown by anything, a container's together."""
+    groups: dict[object, list[ViewFact]] = defaultdict(list)
     for fact in sorted(holders.views, key=lambda fact: fact.key):
         if 2 * fact.used < fact.bytes and moment.free((fact.key,)):
-            yield _view(fact, moment)
+            groups[_place_of(fact)].append(fact)
+    for facts in groups.values():
+        yield _view(facts[0], moment) if len(facts) == 1 else _views(facts, moment)
+
+
+def _place_of(fact: ViewFact) -> object:
+    """Returns what views that are told together have in common: the list that they are items of."""
+    lists = {match[1] if (match := _ITEM.fullmatch(name)) else "" for name in fact.names}
+    if len(lists) != 1 or "" in lists or not remedies.is_expression(min(lists)):
+        return fact.key
+    return min(lists), fact.arrays, fact.attached
+
+
+def _views(facts: Sequence[ViewFact], moment: Moment) -> Finding:
+    """Returns what is said of items of one list, each with a storage of its own."""
+    first, names = facts[0], tuple(name for fact in facts for name in fact.names)
+    place = names[0].rpartition("[")[0]
+    used, own = sum(fact.used for fact in facts), moment.size(fact.key for fact in facts)
+    shown = f"{format_count(len(names), 'item')} of {place}"
+    call = remedies.copy_call(arrays=first.arrays, attached=first.attached)
+    largest = largest_of(moment, [fact.key for fact in facts])
+    return Finding(
+        kind="oversized_view",
+        holder="numpy_array" if first.arrays else "container",
+        keys=moment.take(fact.key for fact in facts),
+        path=path_of(next(fact.names[0] for fact in facts if fact.key == largest)),
+        cuts=names,
+        reason=words.say_view(shown, format_bytes(used), format_bytes(own), len(names)),
+        remedy=f"{place} = [x.{call}() for x in {place}]",
+        cost=f"backward() through {place}" if first.attached else "",
+        spared=0 if first.arrays else used,
+    )
 
 
 def _view(fact: ViewFact, moment: Moment) -> Finding:
@@ -152,10 +187,17 @@ def _view(fact: ViewFact, moment: Moment) -> Finding:
         path=path_of(names[0] if names else name_of(moment, fact.key)),
         cuts=names,
         reason=words.say_view(shown, format_bytes(fact.used), format_bytes(own), len(names)),
-        remedy=remedies.clone_line(names, arrays=fact.arrays) if names else "",
+        remedy=_clone_line(fact),
+        cost=f"backward() through {shown}" if fact.attached else "",
         spared=0 if fact.arrays else min(fact.used, own),
         reclaimable=bool(names),
     )
+
+
+def _clone_line(fact: ViewFact) -> str:
+    if not fact.names:
+        return ""
+    return remedies.clone_line(fact.names, arrays=fact.arrays, attached=fact.attached)
 
 
 def _holder_of_view(fact: ViewFact, shown: str) -> str:

@@ -105,6 +105,7 @@ _HELD_BY = {
 }
 """The first half of a reason."""
 _NUMBERED = re.compile(r"Out\[|_\d")
+_CELL = re.compile(r"Out\[(\d+)\]")
 EACH = "[*]"
 """Stands in a cut's text for every item of a container."""
 _SHOWN = "{cut} keeps what cell [{cell}] showed"
@@ -161,6 +162,7 @@ _COSTS = {
 _GRAPH_COSTS = {
     graphs.BACKPROPAGATED: "another backward() through {cut}",
     graphs.OLD: "backward() through {cut}",
+    graphs.MANY: "backward() through {cut}",
     graphs.MANY_NEW: "backward() through {cut}",
 }
 _ERROR_WITHOUT_CELL = "%debug for that error"
@@ -190,14 +192,19 @@ def say_held(kind: str, holder: str, cut: str, cell: int | None, *, many: bool =
     cut = name_of_cut(holder, cut)
     if kind == "autograd_cycle":
         phrase = _CYCLE
-    elif holder == "output_cache" and cell is not None:
-        phrase = _SHOWN
+    elif holder == "output_cache" and (number := _cell_of(cut, cell)) is not None:
+        phrase, cell = _SHOWN, number
     elif kind == "retained_graph" and holder == "module_attribute":
         phrase = _MODULE_GRAPH
     elif kind == "retained_graph":
         one = _HELD_BY["autograd_graph"] if cut == cut.removesuffix(EACH) else _GRAPH_OF_ITEM
         phrase, cut = _GRAPHS if many else one, cut.removesuffix(EACH)
     return phrase.format(cut=cut, cell=cell)
+
+
+def _cell_of(cut: str, cell: int | None) -> int | None:
+    match = _CELL.match(cut) if cell is None else None
+    return cell if match is None else int(match[1])
 
 
 def say_reason(

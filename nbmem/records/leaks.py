@@ -155,6 +155,8 @@ class ViewFact:
     """Of the tensors that show it; empty where one of them cannot be moved to a smaller one."""
     arrays: bool = False
     """They are numpy arrays, whose copies are no storages of torch's."""
+    attached: bool = False
+    """The graph of one of them ends at what it was cut from; a copy would have that graph too."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -516,6 +516,15 @@ GRADIENTS = (
         "model.fc.weight.grad = None",
     ),
     unused(
+        "the zero gradient of a tensor that no module has",
+        gradients(gradient("w.grad")).but(storages=(storage(1, "w.grad", category="gradient"),)),
+        gradients(gradient("w.grad", zero=False)),
+        "w.grad is all zero, and no optimizer has its parameter.",
+        "w.grad = None",
+        path="w.grad",
+        cost="w.grad",
+    ),
+    unused(
         "all gradients of a model",
         gradients(gradient(WEIGHT), gradient(BIAS, 2)),
         gradients(gradient(WEIGHT, optimizer="opt"), gradient(BIAS, 2, optimizer="opt")),
@@ -577,7 +586,7 @@ STATES = (
         states(STATE).but(facts={}),
         STATE,
         "opt keeps parameters and state of 1 parameter that no model of yours has any more.",
-        '%gpumem reclaim "opt"',
+        '%gpumem reclaim "lost parameters of opt"',
     ),
     Case(
         "state of a parameter that left its group",
@@ -643,8 +652,8 @@ COPIES += (
 )
 
 
-def view(*names, used=4096, size=64 * MIB, arrays=False):
-    fact = ViewFact(1, size, used, names, arrays)
+def view(*names, used=4096, size=64 * MIB, **more):
+    fact = ViewFact(1, size, used, names, **more)
     return World((storage(1, *names, size=size),), facts={"views": (fact,)})
 
 
@@ -658,6 +667,18 @@ VIEWS = (
         "first",
         "first shows 4.00 KiB and keeps the whole 64.0 MiB that it was cut from.",
         "first = first.clone()",
+        bytes=64 * MIB - 4096,
+    ),
+    Case(
+        "a small view with a graph",
+        "oversized_view",
+        "tensor_attribute",
+        view("first", attached=True),
+        view("first", used=32 * MIB, attached=True),
+        "first",
+        "first shows 4.00 KiB and keeps the whole 64.0 MiB that it was cut from.",
+        "first = first.detach().clone()",
+        "backward() through first",
         bytes=64 * MIB - 4096,
     ),
     Case(
@@ -685,6 +706,28 @@ VIEWS = (
 )
 
 
+def rows(count, used=4096):
+    """A list of rows, each cut from 64 KiB of its own."""
+    facts = tuple(ViewFact(n, 65536, used, (f"rows[{n - 1}]",)) for n in range(1, count + 1))
+    listed = tuple(storage(fact.key, *fact.names, size=65536) for fact in facts)
+    return World(listed, facts={"views": facts})
+
+
+VIEWS += (
+    Case(
+        "many small views in a list",
+        "oversized_view",
+        "container",
+        rows(16),
+        rows(16, used=32768),
+        "rows[0]",
+        "16 items of rows show 64.0 KiB and keep the whole 1.00 MiB that they were cut from.",
+        "rows = [x.clone() for x in rows]",
+        bytes=MIB - 65536,
+    ),
+)
+
+
 def grown(growth=MIB, runs=4, name="kept[{}]"):
     """A cell ran four times and put 1 MiB into a list each time."""
     listed = tuple(storage(n, name.format(n - 1), made_by=n) for n in range(1, runs + 1))
@@ -705,6 +748,35 @@ GROWING = (
         "kept.clear()",
         "what earlier runs put into kept",
         bytes=3 * MIB,
+        reclaimable=False,
+        growth=MIB,
+    ),
+    Case(
+        "an object's list that each run adds to",
+        "growing",
+        "container",
+        grown(name="buffer.items[{}][0]"),
+        grown(growth=0, name="buffer.items[{}][0]"),
+        "buffer.items[0][0]",
+        "Each run of the cell adds to buffer.items, and nothing takes out what earlier runs put "
+        "there.",
+        "buffer.items.clear()",
+        "what earlier runs put into buffer.items",
+        bytes=3 * MIB,
+        reclaimable=False,
+        growth=MIB,
+    ),
+    Case(
+        "objects that lead from one to the next",
+        "growing",
+        "container",
+        grown(runs=3, name="node.{}.x"),
+        grown(runs=2, name="node.{}.x"),
+        "node.0.x",
+        "Each run of the cell adds to node, and nothing takes out what earlier runs put there.",
+        "",
+        "what earlier runs put into node",
+        bytes=2 * MIB,
         reclaimable=False,
         growth=MIB,
     ),

@@ -276,6 +276,14 @@ def test_a_shown_tensor_of_an_older_run_is_the_output_caches_and_no_copy_of_the_
     assert "stale_output" == world.but(storages=(tensor, world.storages[1])).leak().kind
 
 
+def test_what_the_graph_of_a_shown_value_keeps_is_said_with_the_number_of_its_cell():
+    way = chain("output_cache", "Out[7]", "Out[7]", "graph", "saved by ExpBackward0")
+    assert (
+        "Out[7] keeps what cell [7] showed, and no variable of yours needs that."
+        == World((storage(1),), {1: [way]}).leak().reason
+    )
+
+
 def test_five_shown_tensors_of_one_cell_are_one_growth():
     outputs = range(1, 6)
     world = World(
