@@ -8,8 +8,10 @@ cell or read names unseen (`await`, a magic, `eval`).
 from __future__ import annotations
 
 import ast
+import gc
 import re
 import types
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
@@ -21,6 +23,9 @@ _UNSEEN = frozenset(
 _ENDS = frozenset(("exit", "quit", "_exit", "abort"))
 _OUTPUT = re.compile(r"_(\d+|_{0,2})\Z|Out\Z|_oh\Z|get_ipython\Z")
 _WRAPPED = (staticmethod, classmethod)
+_CONTAINERS = (dict, list, tuple, set, frozenset, deque)
+_MOST = 2_000
+"""Objects looked at for functions that may be called; beyond that nothing is certain."""
 
 
 def names_made_first(code: str, namespace: Mapping[str, Any]) -> tuple[str, ...]:
@@ -130,6 +135,8 @@ def _read_by_calls(names: set[str], namespace: Mapping[str, Any]) -> set[str]:
             found |= new
             waiting += [namespace[name] for name in new if name in namespace]
         waiting += _called_by(thing)
+        if len(seen) > _MOST:
+            return found | _UNSEEN
     return found
 
 
@@ -146,8 +153,10 @@ def _called_by(thing: Any) -> list[Any]:
         return [thing.__func__]
     if kind is property:
         return [each for each in (thing.fget, thing.fset) if each is not None]
+    if any(kind is one for one in _CONTAINERS):
+        return gc.get_referents(thing)
     if not issubclass(kind, type):
-        return [kind] if _is_of_notebook(kind) else []
+        return [kind, *gc.get_referents(thing)] if _is_of_notebook(kind) else []
     bases = type.__dict__["__mro__"].__get__(thing)
     return [each for base in bases if _is_of_notebook(base) for each in _members(base)]
 

@@ -129,6 +129,8 @@ def test_two_names_and_a_with_statement_are_seen_through(freeing):
         "had = alive()\ntry:\n    model = torch.nn.Linear(9, 9)\nexcept ValueError:\n    pass",
         "had = alive()\nreport()\nmodel = torch.nn.Linear(9, 9)",
         "had = alive()\nWatcher().tell()\nmodel = torch.nn.Linear(9, 9)",
+        "had = alive()\ntable['tell']()\nmodel = torch.nn.Linear(9, 9)",
+        "had = alive()\nrows[0][0]()\nmodel = torch.nn.Linear(9, 9)",
         "had = alive()\nassert flag\nmodel = torch.nn.Linear(9, 9)",
         "had = alive()\nglobals()\nmodel = torch.nn.Linear(9, 9)",
         "had = alive()\nimport asyncio\nawait asyncio.sleep(0)\nmodel = torch.nn.Linear(9, 9)",
@@ -141,6 +143,7 @@ def test_what_the_cell_may_read_or_may_not_assign_is_untouched(freeing, cell):
     freeing.run("def wrap(m): return torch.nn.Sequential(m)\nflag = True")
     freeing.run("def inner(): return model\ndef report(): return inner()")
     freeing.run("class Watcher:\n    def tell(self): return model")
+    freeing.run("table = {'tell': lambda: model}\nrows = [(lambda: model,)]")
     freeing.run("%%gpumem -q\nmodel = torch.nn.Linear(9, 9)")
     look(freeing, lambda: None)
     assert freeing.run(f"%%gpumem -q\n{cell}").success
