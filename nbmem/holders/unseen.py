@@ -18,6 +18,7 @@ import torch
 
 from nbmem.heap.storages import gradient_of
 from nbmem.holders.references import CHUNK
+from nbmem.holders.root import attributes_of
 
 OURS = "nbmem"
 _use_count = torch._C.TensorBase._use_count  # type: ignore[attr-defined]
@@ -28,7 +29,8 @@ _use_count = torch._C.TensorBase._use_count  # type: ignore[attr-defined]
 
 def running_frames() -> list[tuple[types.FrameType, str]]:
     """Returns the frames that run now but the caller's own, each with its thread's name."""
-    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    threads = map(attributes_of, threading.enumerate())
+    names = {held.get("_ident"): str(held.get("_name")) for held in threads}
     this = threading.get_ident()
     innermost = sys._current_frames()
     innermost[this] = sys._getframe(2)  # a frame that refers to itself would outlive its call

@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 import gc
 import logging
+import queue
 import types
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
 
 _CONTAINERS = (list, dict, set, deque)
 _ERRORS = (BaseException, types.TracebackType, types.FrameType)
+_QUEUES = (queue.Queue, queue.SimpleQueue, asyncio.Queue)
+_namespace_of = type.__dict__["__dict__"].__get__
 _CALLABLE = (types.FunctionType, types.MethodType, types.BuiltinFunctionType)
 LEFT_ALONE = {
     "thread": "it runs: what it holds goes when it ends",
@@ -189,6 +192,8 @@ class Cutter:
         generator = point.target
         if type(generator) is types.AsyncGeneratorType:
             return f"it can't be ended from here; `await {point.cut}.aclose()`"
+        if type(generator) not in (types.GeneratorType, types.CoroutineType):
+            return "it ends with what it goes through"
         if getattr(generator, "gi_running", False) or getattr(generator, "cr_running", False):
             return "it is running"
         if point.way.ties[0].kind == "cpp":
@@ -198,10 +203,9 @@ class Cutter:
         return ""
 
     def _take_queue(self, point: CutPoint) -> str:
-        if (
-            issubclass(type(point.target), asyncio.Queue)
-            or "queue" in type(point.target).__module__
-        ):
+        kind = type(point.target)
+        module = _namespace_of(kind).get("__module__")
+        if issubclass(kind, _QUEUES) or module == "multiprocessing.queues":
             return self._single(point, empty_queue, point.cut)
         return "it is no queue of Python's own"
 

@@ -26,6 +26,7 @@ _BESIDE_HOOKS = {
     "_forward_pre_hooks": ("_forward_pre_hooks_with_kwargs",),
 }
 """Dicts of a module that say of a hook how it is to be called."""
+_FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType)
 _mro_of = type.__dict__["__mro__"].__get__
 _namespace_of = type.__dict__["__dict__"].__get__
 
@@ -36,7 +37,7 @@ def clear_cache(function: Any, name: str = "") -> Outcome:
         return Outcome(refused=[f"{name or type_name(function)} is no function with a cache"])
     count = _CACHE.cache_info(function).currsize
     _CACHE.cache_clear(function)
-    name = name or str(getattr(function, "__name__", "function"))
+    name = name or _called(function)
     return Outcome([f"clear {count_of(count, 'result')} from the cache of {name}()"])
 
 
@@ -64,9 +65,18 @@ def close_generator(generator: Any, name: str = "") -> Outcome:
         return Outcome(refused=[f"{name} is running: wait for its end"])
     try:
         generator.close()
-    except Exception as error:  # whatever the user's `finally` raises
+    except BaseException as error:  # whatever the user's `finally` raises, `SystemExit` too
+        if generator_waits(generator):
+            return Outcome(refused=[f"{name} caught its end and goes on; `del` lets go of it"])
         return Outcome([f"close {name}; on its way out it raised {type_name(error)}"])
     return Outcome([f"close {name}"])
+
+
+def generator_waits(generator: Any) -> bool:
+    """Returns whether a generator or coroutine could still go on."""
+    if type(generator) is types.GeneratorType:
+        return generator.gi_frame is not None
+    return generator.cr_frame is not None
 
 
 def remove_hook(hooks: MutableMapping[int, Any], key: int, owner: Any = None) -> Outcome:
@@ -85,7 +95,7 @@ def remove_hook(hooks: MutableMapping[int, Any], key: int, owner: Any = None) ->
         if attributes.get(name) is hooks:
             for other in beside:
                 attributes.get(other, {}).pop(key, None)
-    return Outcome([f"remove the hook {getattr(hook, '__name__', type_name(hook))!r}"])
+    return Outcome([f"remove the hook {_called(hook)!r}"])
 
 
 def drop_attribute(thing: Any, name: str, held: Any) -> Outcome:
@@ -127,6 +137,16 @@ def _drop_from_class(cls: type, name: str, held: Any) -> Outcome:
         return Outcome(refused=[f"the class's {name} holds something else by now"])
     type.__delattr__(cls, name)
     return Outcome([f"delete the class attribute {name}"])
+
+
+def _called(function: Any) -> str:
+    """Returns a function's name, of anything else its type's: no code of the user's is asked."""
+    if type(function) is types.MethodType:
+        return _called(function.__func__)
+    if type(function) in _FUNCTIONS:
+        return str(function.__name__)
+    name = (instance_dict(function) or {}).get("__name__")
+    return name if type(name) is str else type_name(function)
 
 
 def _slot_of(kind: type, name: str) -> Any:

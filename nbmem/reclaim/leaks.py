@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from nbmem.heap import StorageRef, scan_heap
 from nbmem.reclaim.names import Holdings
 from nbmem.reclaim.planning import Finder, Plan, make_plan
+from nbmem.reclaim.work import Interrupts
 from nbmem.records import ReclaimReport
 from nbmem.units import format_bytes
 
@@ -68,14 +69,16 @@ def reclaim_leaks(
 
     Raises:
         NameNotFoundError: a text is neither a variable nor what holds a leak.
+        KeyboardInterrupt: the user interrupted an act; all others were done, as its notes say.
     """
     plan = make_plan(holdings, finder, targets, everything=everything)
     before = _bytes_now(holdings)
-    outcome = plan.work.run(holdings.shell)
+    with Interrupts() as interrupts:
+        outcome = plan.work.run(holdings.shell)
     with scan_heap(holdings.table):  # new storages, which took the place of large ones
         pass
     held = _still_held(holdings, finder, plan, outcome.done)
-    return ReclaimReport(
+    report = ReclaimReport(
         act="reclaim",
         planned=tuple(plan.planned),
         dropped=_once(outcome.done),
@@ -87,6 +90,17 @@ def reclaim_leaks(
         costs=tuple(plan.costs),
         promised=plan.bytes,
     )
+    if interrupts.met:
+        raise _interrupted(report)
+    return report
+
+
+def _interrupted(report: ReclaimReport) -> KeyboardInterrupt:
+    """Returns the user's interrupt, with what was done before it is raised again."""
+    error = KeyboardInterrupt()
+    for sentence in (*report.dropped, *report.refused):
+        error.add_note(sentence)
+    return error
 
 
 # -- the proof -----------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ def _drain(held: Any, take: Callable[[Any], Any], done: Callable[[Any], Any] | N
         try:
             take(held)
         except Exception as error:  # `queue.Empty`, or asyncio's, which is another class
-            if type(error).__name__ in ("Empty", "QueueEmpty", "ShutDown", "QueueShutDown"):
+            if type_name(error) in ("Empty", "QueueEmpty", "ShutDown", "QueueShutDown"):
                 return count
             raise
         count += 1

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import signal
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -90,14 +92,11 @@ class Work:
         if self.errors:
             _do(partial(release_error, *self.errors), outcome)
         if self.outputs and shell is not None:
-            drop_output(shell, self.outputs.values())
-            outcome.done.append(f"drop {list_of(self.outputs)}")
+            _do(partial(_drop_outputs, shell, self.outputs), outcome)
         for name in self.throwaways:
-            drop_throwaway(shell, name)
-            outcome.done.append(f"let go of {name}")
+            _do(partial(_said, drop_throwaway, shell, name, f"let go of {name}"), outcome)
         for name in self.variables:
-            drop_variable(shell, name)
-            outcome.done.append(f"del {name}")
+            _do(partial(_said, drop_variable, shell, name, f"del {name}"), outcome)
         for act in self.acts.values():
             _do(act, outcome)
 
@@ -124,9 +123,54 @@ class Work:
             outcome.done.append("gc.collect()")
 
 
+def _drop_outputs(shell: InteractiveShell, outputs: dict[str, Any]) -> Outcome:
+    drop_output(shell, outputs.values())
+    return Outcome([f"drop {list_of(outputs)}"])
+
+
+def _said(drop: Callable[..., None], shell: Any, name: str, words: str) -> Outcome:
+    drop(shell, name)
+    return Outcome([words])
+
+
 def _do(act: Act, outcome: Outcome) -> None:
-    """Does one act; where the user's own code makes it fail, the others go on."""
+    """Does one act; whatever the user's own code raises in it, the others go on."""
     try:
         outcome.add(act())
-    except Exception as error:  # of a `__hash__`, a `__set__`, a lock of the user's
-        outcome.refused.append(f"one act failed with {type_name(error)}: {error}; the rest went on")
+    except BaseException as error:  # of a `__hash__`, a `__set__`, a `finally` of the user's
+        said = _message_of(error)
+        outcome.refused.append(f"one act failed with {type_name(error)}{said}; the rest went on")
+
+
+def _message_of(error: BaseException) -> str:
+    try:
+        text = str(error)
+    except BaseException:  # a `__str__` of the user's
+        return ""
+    return f": {text}" if text else ""
+
+
+class Interrupts:
+    """Notes that the user interrupts the kernel while acts run, to raise it after the proof.
+
+    What runs is interrupted at once, as ever; only the acts after it are still done.
+    """
+
+    def __init__(self) -> None:
+        self.met = False
+        self._before: Any = None
+
+    def __enter__(self) -> Interrupts:
+        if threading.current_thread() is threading.main_thread():
+            self._before = signal.getsignal(signal.SIGINT)
+        if callable(self._before):
+            signal.signal(signal.SIGINT, self._note)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if callable(self._before):
+            signal.signal(signal.SIGINT, self._before)
+
+    def _note(self, number: int, frame: Any) -> None:
+        self.met = True
+        self._before(number, frame)

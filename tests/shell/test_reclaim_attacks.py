@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 
 import nbmem
@@ -134,3 +136,65 @@ def test_name_that_never_cut_a_leak_drops_the_variable(patient):
     patient.run("kept = torch.ones(1 << 20)")
     assert 4 << 20 == nbmem.reclaim_memory("kept").freed
     assert "kept" not in patient.names
+
+
+# Code of the user's that fails, or interrupts.
+
+
+@pytest.mark.parametrize("error", ["KeyboardInterrupt", "SystemExit", "GeneratorExit", "OSError"])
+def test_generator_that_raises_anything_on_its_way_out_stops_nothing(patient, error):
+    patient.run(f"""
+from torch import nn
+def batches():
+    held = torch.ones(1 << 20)
+    try:
+        yield 1
+    finally:
+        raise {error}("mine")
+waiting = batches(); next(waiting)
+graphs = [nn.Linear(8, 8)(torch.ones(60000, 8)).sum() for _ in range(3)]""")
+    age(patient)
+    report = nbmem.reclaim_memory(["waiting", "graphs[*]"])
+    assert [None] * 3 == [one.grad_fn for one in patient.names["graphs"]]
+    assert report.promised == report.freed > 4 << 20
+    told = " ".join(report.dropped)
+    assert "close waiting" in told
+    assert error == "GeneratorExit" or f"it raised {error}" in told
+
+
+def test_generator_that_refuses_to_end_is_told(patient):
+    patient.run("""
+def batches():
+    held = torch.ones(1 << 20)
+    while not over:
+        try:
+            yield 1
+        except GeneratorExit:
+            pass
+over = []
+waiting = batches(); next(waiting)""")
+    age(patient)
+    report = nbmem.reclaim_memory("waiting")
+    assert ("waiting caught its end and goes on; `del` lets go of it",) == report.refused
+    assert 0 == report.freed
+    assert 1 == next(patient.names["waiting"])
+    patient.names["over"].append(True)
+
+
+def test_interrupt_of_the_users_comes_after_everything_was_done(patient):
+    patient.run("""
+import signal
+def batches():
+    held = torch.ones(1 << 20)
+    try:
+        yield 1
+    finally:
+        signal.raise_signal(signal.SIGINT)
+waiting, other = batches(), batches(); next(waiting); next(other)""")
+    age(patient)
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        nbmem.reclaim_memory(["waiting", "other"])
+    assert before is signal.getsignal(signal.SIGINT)
+    assert [None, None] == [patient.names[one].gi_frame for one in ("waiting", "other")]
+    assert 2 == sum("raised KeyboardInterrupt" in note for note in caught.value.__notes__)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy
 import pytest
 import torch
 
+from nbmem.holders.unseen import running_frames
 from nbmem.reclaim.detaching import Target
+from nbmem.reclaim.dropping import remove_hook
 from nbmem.reclaim.views import shrink_views, shrunk_bytes
 
 # Memory that others read.
@@ -74,3 +78,49 @@ def test_view_is_moved_once_nobody_reads_it_any_more():
     assert [] == outcome.refused
     assert 16 == part.untyped_storage().nbytes()
     assert [5.0, 6.0, 7.0, 8.0] == part.tolist()
+
+
+# Code of the user's is never asked for a name.
+
+
+class Nosy(type):
+    """A metaclass that fails when a class's name or module is asked for."""
+
+    def __getattribute__(cls, name):
+        if name in ("__module__", "__name__", "__qualname__"):
+            raise AssertionError(name)
+        return super().__getattribute__(name)
+
+
+class Hook(metaclass=Nosy):
+    """A hook that fails when its name is asked for."""
+
+    def __getattr__(self, name):
+        raise AssertionError(name)
+
+    def __call__(self, *_):
+        return None
+
+
+def test_name_of_a_hook_is_read_past_its_own_code():
+    hooks = {7: Hook()}
+    assert ["remove the hook 'Hook'"] == remove_hook(hooks, 7).done
+    assert {} == hooks
+
+
+def test_name_of_a_thread_is_read_past_its_own_code():
+    class Worker(threading.Thread):
+        @property
+        def name(self):
+            raise AssertionError("name")
+
+    end, begun = threading.Event(), threading.Event()
+    worker = Worker(target=lambda: (begun.set(), end.wait()))
+    vars(worker)["_name"] = "loader"
+    worker.start()
+    begun.wait()
+    try:
+        assert "loader" in {name for _, name in running_frames()}
+    finally:
+        end.set()
+        worker.join()
