@@ -6,19 +6,16 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import torch
-
 from nbmem.heap.nodes import SAVED
 
 if TYPE_CHECKING:
     from nbmem.heap import HeapScan
 
 _MOST_TRIED = 64
-"""Saved weights looked at to tell whether a graph was stepped over."""
+"""Saved values of a group that are asked whether they were changed since, the latest first."""
 _MOST_CYCLES = 256
 """Tensors whose graphs are looked through for cycles."""
 _CHANGED = "modified by an inplace operation"
-_is_leaf = vars(torch._C.TensorBase)["is_leaf"].__get__
 
 
 class SavedBy(NamedTuple):
@@ -69,9 +66,9 @@ def read_group(
             for attribute, tensor in graph.kept(index):
                 for serial in serials_of(tensor):
                     group.saved.setdefault(serial, SavedBy(root, node.kind, attribute))
-                if _is_leaf(tensor) and attribute == "variable":
+                if attribute == "variable":
                     group.leaves.add(id(tensor))
-                elif _is_leaf(tensor) and tried < _MOST_TRIED and not group.stepped:
+                elif tried < _MOST_TRIED and not group.stepped:
                     tried += 1
                     group.stepped = _was_changed(graph.node_object(index), attribute)
 

@@ -320,6 +320,15 @@ def test_a_graph_whose_weights_were_stepped_is_told():
     assert [True] == [fact.stepped for fact in holders_of(locals()).graphs]
 
 
+def test_a_step_is_seen_where_only_a_view_of_the_weights_was_saved():
+    model, x = nn.Sequential(nn.Linear(9, 256), nn.Linear(256, 9)), torch.ones(256, 9)
+    names = {"model": model, "loss": model(x).exp().sum()}
+    assert [False] == [fact.stepped for fact in holders_of(names).graphs]
+    with torch.no_grad():
+        model[1].weight.add_(1)
+    assert [True] == [fact.stepped for fact in holders_of(names).graphs]
+
+
 def test_telling_that_a_graph_was_stepped_runs_no_hook():
     called = []
     w = torch.ones(N, requires_grad=True)
