@@ -9,9 +9,8 @@ from nbmem.records import GraphFact
 if TYPE_CHECKING:
     from nbmem.leaks.moment import Moment
 
-STEPPED, BACKPROPAGATED, MANY = "stepped", "backpropagated", "many"
-MANY_NEW, OLD = "many of the last cell", "old"
-GRAPH_REASONS = frozenset({STEPPED, BACKPROPAGATED, MANY, MANY_NEW, OLD})
+STEPPED, BACKPROPAGATED, MANY, OLD = "stepped", "backpropagated", "many", "old"
+GRAPH_REASONS = frozenset({STEPPED, BACKPROPAGATED, MANY, OLD})
 LEFT = "left"
 """A generator or an iterator that no longer moves."""
 MAY_GO_ON = frozenset({OLD, LEFT})
@@ -23,17 +22,16 @@ WAITING = frozenset({"suspended_frame", "iterator_buffer"})
 def why_graph(fact: GraphFact, moment: Moment) -> str | None:
     """Returns why nobody will call `backward()` through graphs; None: it may well come.
 
-    Several losses of the last cell that ran may still be added up, so letting go of them has a
-    cost; of several older ones it is the numbers that somebody keeps.
+    Several in one container are told whatever their age, since mostly it is their numbers that
+    somebody keeps; they may still be added up, so that letting go of them has a cost.
     """
     if fact.stepped:
         return STEPPED
     if fact.backpropagated:
         return BACKPROPAGATED
-    recent = moment.is_recent(fact.newest)
     if fact.roots > 1:
-        return MANY if recent is False else MANY_NEW
-    return OLD if recent is False else None
+        return MANY
+    return OLD if moment.is_recent(fact.newest) is False else None
 
 
 def why_waiting(newest: int, moment: Moment) -> str | None:

@@ -125,8 +125,7 @@ _WHY = {
     "forgotten_reference": _NEEDLESS,
     graphs.STEPPED: "but its weights were changed since, so backward() would fail",
     graphs.BACKPROPAGATED: "although backward() has already been called",
-    graphs.MANY: "and a collection of results needs only their numbers",
-    graphs.MANY_NEW: "and unless backward() is still to come, the numbers alone would do",
+    graphs.MANY: "and a collection of results usually needs only their numbers",
     graphs.OLD: "and no cell since has called it",
     graphs.LEFT: "and no cell since has gone on with it",
 }
@@ -163,7 +162,6 @@ _GRAPH_COSTS = {
     graphs.BACKPROPAGATED: "another backward() through {cut}",
     graphs.OLD: "backward() through {cut}",
     graphs.MANY: "backward() through {cut}",
-    graphs.MANY_NEW: "backward() through {cut}",
 }
 _ERROR_WITHOUT_CELL = "%debug for that error"
 

@@ -412,25 +412,24 @@ GRAPHS = (
     graph(
         "container",
         f"Every item of losses keeps its graph, {NEEDED_BY_BACKWARD}, and a collection of results "
-        "needs only their numbers.",
-        "losses = [x.detach() for x in losses]",
-        cut="losses[*]",
-        holder="container",
-        texts=("losses", "[3]"),
-        roots=4,
-        origins=OLD,
-    ),
-    graph(
-        "losses of the last cell in a list",
-        f"Every item of losses keeps its graph, {NEEDED_BY_BACKWARD}, and unless backward() is "
-        "still to come, the numbers alone would do.",
+        "usually needs only their numbers.",
         "losses = [x.detach() for x in losses]",
         "backward() through losses",
         cut="losses[*]",
         holder="container",
         texts=("losses", "[3]"),
         roots=4,
-        origins=NEW,
+    ),
+    graph(
+        "losses in a list after the step",
+        f"Every item of losses keeps its graph, {NEEDED_BY_BACKWARD}, but its weights were changed "
+        "since, so backward() would fail.",
+        "losses = [x.detach() for x in losses]",
+        cut="losses[*]",
+        holder="container",
+        texts=("losses", "[3]"),
+        roots=4,
+        stepped=True,
     ),
     graph(
         "one loss in a list",
