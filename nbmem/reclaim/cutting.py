@@ -34,6 +34,7 @@ from nbmem.reclaim.registered import (
     unregister_callback,
     unregister_event,
 )
+from nbmem.reclaim.tracebacks import keep_text
 from nbmem.reclaim.work import Act, Work
 from nbmem.records import write_path
 
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     from nbmem.holders.web import CutPoint
 
 _CONTAINERS = (list, dict, set, deque)
+_LINKS = ("__cause__", "__context__", "exceptions", "obj")
+"""Attributes of errors that lead to others, or that go with the variables of the calls."""
 _ERRORS = (BaseException, types.TracebackType, types.FrameType)
 _QUEUES = (queue.Queue, queue.SimpleQueue, asyncio.Queue)
 _namespace_of = type.__dict__["__dict__"].__get__
@@ -110,7 +113,21 @@ class Cutter:
         """Also frames: of `%debug`'s, the root itself is no object of the user's."""
         found = [one for one in point.way.objects[point.at :] if issubclass(type(one), _ERRORS)]
         self._work.errors += found[:1]
+        self._take_parts_of_error(point)
         return "" if found else "a call that still runs holds it, or no error was found there"
+
+    def _take_parts_of_error(self, point: CutPoint) -> None:
+        """Takes up what holds as an attribute of an error: emptying calls lets nothing of it go."""
+        ways = point.way
+        for at in range(point.at, len(ways.objects) - 1):
+            error, tie, held = ways.objects[at], ways.ties[at + 1], ways.objects[at + 1]
+            if not issubclass(type(error), BaseException) or tie.step is not Step.ATTRIBUTE:
+                continue
+            if tie.key == "args":
+                self._work.acts["args", id(error)] = partial(keep_text, error)
+            elif tie.key not in _LINKS:
+                act = partial(drop_attribute, error, tie.key, held)
+                self._work.acts["drop", id(held)] = act
 
     def _take_output(self, point: CutPoint) -> str:
         self._work.outputs[point.cut] = point.way.objects[0]

@@ -32,6 +32,8 @@ _FROZEN_AT_START = gc.get_freeze_count()
 
 _ERROR = vars(BaseException)
 _LINKS = tuple(_ERROR[name].__get__ for name in ("__cause__", "__context__"))
+_args: Any = _ERROR["args"]
+_PLAIN = (str, bytes, int, float, complex, bool, type(None))
 _traceback_of: Callable[[BaseException], types.TracebackType | None]
 _traceback_of = _ERROR["__traceback__"].__get__
 _members_of: Callable[[Any], tuple[BaseException, ...]]
@@ -67,6 +69,39 @@ def release_error(*things: BaseException | types.TracebackType | types.FrameType
     if left:
         outcome.refused.append(f"{list_of(left)} still runs or waits: its variables stay")
     return outcome
+
+
+class _Told(str):
+    """What `str` and `repr` said of an argument of an error, in its place."""
+
+    __slots__ = ("shown",)
+    shown: str
+
+    def __repr__(self) -> str:
+        return self.shown
+
+
+def keep_text(error: BaseException) -> Outcome:
+    """Puts texts in the place of an error's arguments, which read the same in its message."""
+    name, held = type_name(error), _args.__get__(error)
+    said = str(error)
+    _args.__set__(error, tuple(map(_as_text, held)))
+    try:
+        same = str(error) == said
+    except Exception:  # a `__str__` of the user's that goes through the arguments
+        same = False
+    if same:
+        return Outcome([f"keep only the text of the arguments of {name}"])
+    _args.__set__(error, held)
+    return Outcome(refused=[f"the message of {name} is made from its arguments: they stay"])
+
+
+def _as_text(argument: Any) -> Any:
+    if type(argument) in _PLAIN:
+        return argument
+    text = _Told(argument)
+    text.shown = repr(argument)
+    return text
 
 
 def _errors_among(things: Iterable[Any]) -> Iterator[BaseException]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 
 import pytest
 
@@ -184,6 +185,7 @@ waiting = batches(); next(waiting)""")
 def test_interrupt_of_the_users_comes_after_everything_was_done(patient):
     patient.run("""
 import signal
+import sys
 def batches():
     held = torch.ones(1 << 20)
     try:
@@ -198,3 +200,45 @@ waiting, other = batches(), batches(); next(waiting); next(other)""")
     assert before is signal.getsignal(signal.SIGINT)
     assert [None, None] == [patient.names[one].gi_frame for one in ("waiting", "other")]
     assert 2 == sum("raised KeyboardInterrupt" in note for note in caught.value.__notes__)
+
+
+# What errors keep besides their calls.
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        ('ValueError("msg", big[:3])', "('msg', tensor([1., 1., 1.]))"),
+        ("KeyError(big[:3])", "tensor([1., 1., 1.])"),
+        ("RuntimeError([big[:2]])", "[tensor([1., 1.])]"),
+        ("Odd('bad batch', batch=big[:3])", "bad batch"),
+    ],
+)
+def test_error_lets_go_of_its_arguments_and_reads_the_same(patient, make, message):
+    patient.run("""
+class Odd(RuntimeError):
+    def __init__(self, text, batch):
+        super().__init__(text)
+        self.batch = batch""")
+    patient.run(f"def fail():\n    big = torch.ones(1 << 20)\n    raise {make}\nfail()")
+    age(patient)
+    plan = nbmem.reclaim_memory(everything=True, dry_run=True)
+    report = nbmem.reclaim_memory(everything=True)
+    assert 4 << 20 == plan.promised == report.freed
+    assert () == report.refused
+    assert message == str(sys.last_value)
+
+
+def test_error_whose_message_goes_through_its_arguments_keeps_them(patient):
+    patient.run("""
+class Odd(RuntimeError):
+    def __str__(self):
+        return f"a batch of {self.args[0].numel()}"
+def fail():
+    raise Odd(torch.ones(1 << 20))
+fail()""")
+    age(patient)
+    report = nbmem.reclaim_memory(everything=True)
+    assert ("the message of Odd is made from its arguments: they stay",) == report.refused
+    assert "a batch of 1048576" == str(sys.last_value)
+    assert 0 == report.freed
