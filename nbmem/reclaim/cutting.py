@@ -360,5 +360,5 @@ _WORDS = {
 def words_of(point: CutPoint, *, graph: bool) -> str:
     """Returns in words what cutting there does."""
     if graph:
-        return f"detach {point.cut}: the numbers stay"
+        return f"detach {point.cut}, whose numbers stay"
     return _WORDS.get(point.holder, "empty {cut}").format(cut=point.cut)

@@ -235,7 +235,7 @@ def find_leaks(kind):
 def test_plan_tells_bytes_and_touches_nothing(leaky):
     leaky.run(LOSSES)
     plan = nbmem.reclaim_memory("losses[*]", dry_run=True)
-    assert ("detach losses[*]: the numbers stay: 2.00 MiB",) == plan.planned
+    assert ("detach losses[*], whose numbers stay: 2.00 MiB",) == plan.planned
     assert ((), ()) == (plan.dropped, plan.refused)
     assert 2 * MIB == plan.promised == plan.bytes_before - plan.bytes_after
     assert all(loss.requires_grad for loss in leaky.names["losses"])
