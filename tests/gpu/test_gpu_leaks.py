@@ -66,3 +66,21 @@ def test_looking_for_leaks_neither_synchronizes_nor_allocates(device):
     finally:
         torch.cuda.set_sync_debug_mode("default")
         torch.cuda.synchronize()
+
+
+def test_a_captured_graph_is_no_leak_and_replays_after_everything_is_reclaimed(device, monkeypatch):
+    import __main__ as main
+
+    x = torch.ones(N, device=device)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        total = ((x + 1) * 2).sum()
+    monkeypatch.setattr(main, "x", x, raising=False)
+    monkeypatch.setattr(main, "graph", graph, raising=False)
+    monkeypatch.setattr(main, "total", total, raising=False)
+    assert [] == [leak for leak in nbmem.find_leaks() if leak.holder == "cuda_graph"]
+    assert [] == leaks_of(BYTES)
+    nbmem.reclaim_memory(everything=True)
+    x.fill_(3)
+    graph.replay()
+    assert 8.0 * N == total.item()

@@ -1,4 +1,4 @@
-"""What a finding and an act must be, told as sentences where they are not: for runner and table."""
+"""What a finding and an act must be, told as sentences where they are not."""
 
 from __future__ import annotations
 
@@ -55,6 +55,17 @@ def reclaim(scene, leaks, **options):
     return nbmem.reclaim_memory(leaks, **options)
 
 
+def misses_of_restraint(scene):
+    """What costs something must not be taken unasked; what may be wanted, by its name alone."""
+    if scene.target not in ("everything", "leak"):
+        return []
+    alive = leak_probes.alive()
+    report = nbmem.reclaim_memory(everything=scene.target == "leak")
+    if report.dropped or leak_probes.alive() != alive:
+        return [f"restraint: it dropped {report.dropped!r} unasked"]
+    return []
+
+
 def misses_of_act(scene, stage, leaks):
     """Plans, acts, and returns what went otherwise than promised."""
     wrong = []
@@ -64,6 +75,8 @@ def misses_of_act(scene, stage, leaks):
         wrong.append(f"dry run: it freed or dropped {plan.dropped!r}")
     if stage.values() != values:
         wrong.append("dry run: it changed values")
+    if scene.target in ("everything", "leak") and not plan.costs:
+        wrong.append("dry run: it told no cost")
     report = reclaim(scene, leaks)
     gc.collect()
     if scene.target == "found":
@@ -73,6 +86,8 @@ def misses_of_act(scene, stage, leaks):
             wrong.append(f"reclaim: it was to explain alone and dropped {report.dropped!r}")
         if not report.refused:
             wrong.append("reclaim: it refused without a word")
+        if stage.values() != values:
+            wrong.append("reclaim: it was to explain alone and changed values")
         return wrong
     if plan.promised != scene.bytes - scene.left:
         wrong.append(f"promise: expected {scene.bytes - scene.left}, got {plan.promised}")

@@ -38,6 +38,11 @@ CLEAN = (
         "loss.backward(); opt.step(); told = train()",
     ),
     CleanScene(
+        "a dict of the results of one forward pass",
+        _NET + "hidden = net[0](x)\nout = {'hidden': hidden, 'logits': net[2](net[1](hidden))}\n",
+        "opt.zero_grad(); out['logits'].pow(2).mean().backward(); opt.step(); told = train()",
+    ),
+    CleanScene(
         "a data set by name",
         """
         data = torch.ones(4, 2**18); labels = [torch.ones(2**18) for _ in range(2)]

@@ -174,16 +174,32 @@ def install():
 
 
 def clean_up():
-    """Ends a scene: calls what was put off, forgets probes, and has the collector as it was."""
+    """Ends a scene, and forgets its probes."""
+    try:
+        end()
+    finally:
+        PROBES.clear()
+
+
+def end():
+    """Calls what was put off, and has the collector as it was."""
     try:
         while _at_end:
             _at_end.pop()()
     finally:
         _at_end.clear()
         ASIDE.clear()
-        PROBES.clear()
         gc.unfreeze()
         gc.enable()
+
+
+def break_cycles():
+    """Leaves nothing of a scene to the next: collects garbage, and breaks what stays then."""
+    if alive():
+        gc.collect()
+    if alive():
+        forget_hooks()
+        gc.collect()
 
 
 def uninstall():

@@ -23,6 +23,27 @@ GRAPHS = (
         path=("losses", "graph", "ExpBackward0"),
         made_by=2,
         bytes=3 * MIB,
+        target="everything",
+        cost=("backward() through losses",),
+        after="told = [float(loss) for loss in losses]",
+    ),
+    Scenario(
+        "a list of losses of an earlier cell",
+        "retained_graph",
+        "container",
+        _WEIGHT + "losses = []\n# %%\n"
+        "for step in range(3):\n"
+        "    losses.append(probe((w + step).exp()).sum())\n" + _AGED,
+        (
+            "    losses.append(probe((w + step).exp()).sum())",
+            "    losses.append(probe((w + step).exp()).sum().detach())",
+        ),
+        "losses = [loss.detach() for loss in losses]",
+        path=("losses", "graph", "ExpBackward0"),
+        made_by=2,
+        bytes=3 * MIB,
+        target="everything",
+        cost=("backward() through losses",),
         after="told = [float(loss) for loss in losses]",
     ),
     Scenario(
@@ -40,6 +61,8 @@ GRAPHS = (
         path=("metrics['loss']", "graph", "ExpBackward0"),
         made_by=2,
         bytes=2 * MIB,
+        target="everything",
+        cost=("backward() through metrics",),
         after="told = [float(loss) for loss in metrics['loss']]",
     ),
     Scenario(
@@ -56,6 +79,19 @@ GRAPHS = (
         made_by=2,
         after="opt.zero_grad(); (w * 2).exp().sum().backward(); opt.step()\n"
         "told = float(w.sum()), float(loss)",
+    ),
+    Scenario(
+        "a loss after backward(retain_graph=True)",
+        "retained_graph",
+        "autograd_graph",
+        _WEIGHT + "# %%\nloss = probe(w.exp()).sum()\nloss.backward(retain_graph=True)\n",
+        ("loss.backward(retain_graph=True)", "loss.backward()"),
+        "loss = loss.detach()",
+        path=("loss", "graph", "ExpBackward0"),
+        made_by=2,
+        target="everything",
+        cost=("another backward() through loss",),
+        after="told = float(w.grad.sum()), float(loss)",
     ),
     Scenario(
         "a running total",

@@ -122,7 +122,7 @@ CALLBACKS = (
         "atexit.unregister(print)",
         path=("atexit",),
         made_by=2,
-        target="leak",
+        target="refused",
     ),
     Scenario(
         "the closure of a call at exit",
@@ -304,7 +304,7 @@ LIBRARIES = (
     Scenario(
         "a reference that an extension forgot to give back",
         "forgotten_reference",
-        "unknown",
+        "cpp",
         """
         later(give_back)
         # %%

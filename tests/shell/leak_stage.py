@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 
 import leak_probes
 import torch
@@ -54,7 +53,6 @@ class Stage:
 
     def play(self, cells, *, fails=False):
         """Runs the cells of a scene; a source met before is the same cell run again."""
-        gc.collect()
         self.counts = []
         self.plays += 1
         for cell in cells:
@@ -91,13 +89,14 @@ class Stage:
 
     def clear(self):
         """Ends a scene and leaves the shell as it was."""
-        leak_probes.clean_up()
+        leak_probes.end()
         leak_probes.forget_outputs()
         leak_probes.forget_errors()
-        leak_probes.forget_hooks()
         for name in [n for n in self.shell.user_ns if n not in self.shell.user_ns_hidden]:
             if name not in ("torch", "nn"):
                 del self.shell.user_ns[name]
+        leak_probes.break_cycles()
+        leak_probes.PROBES.clear()
         self.made.known.clear()
 
 

@@ -1,85 +1,117 @@
-"""Every scene of a leak: told as it is, planned, freed to the byte, nothing else lost."""
+"""Every scene of a leak: told as it is, planned, freed to the byte, nothing else lost.
+
+Each is played twice in one shell: without nbmem, where weak references of C++'s prove that it is
+what it says, and with it. All misses and false alarms are counted at the end.
+"""
 
 from __future__ import annotations
 
 import gc
+import sys
 
+import leak_probes
 import pytest
-from leak_checks import misses_of_act, misses_of_finding, reclaim
+from leak_checks import misses_of_act, misses_of_finding, misses_of_restraint
 from leak_clean_scenes import CLEAN
 from leak_scenarios import SCENARIOS
-from leak_stage import stage_in
+from leak_stage import stage_in, without
 
 import nbmem
 
+ROWS = []
+"""(what was played, its name, what was wrong) of each scene so far."""
+
 each_leak = pytest.mark.parametrize("scene", SCENARIOS, ids=lambda scene: scene.name)
+each_clean_scene = pytest.mark.parametrize("scene", CLEAN, ids=lambda scene: scene.name)
 
 
 @pytest.fixture
-def stage(shell):
-    with stage_in(shell, loaded=True) as made:
+def bare(shell):
+    with stage_in(shell, loaded=False) as made:
         yield made
 
 
-def find_leaks(scene):
+def noted(what, scene, wrong):
+    ROWS.append((what, scene.name, wrong))
+    return wrong
+
+
+def prove(stage, scene):
+    """Without nbmem: it lives until it is cut where the scene says. Returns what work comes to."""
+    stage.play(scene.cells, fails=scene.fails)
     if scene.collects:
         gc.collect()
-    return nbmem.find_leaks()
-
-
-def told_without_nbmem(stage, scene):
-    """What the last cell of a scene comes to where nothing was looked for or freed."""
-    stage.play(scene.cells, fails=getattr(scene, "fails", False))
-    stage.run(scene.after)
-    told = stage.told
-    stage.clear()
+    probed = leak_probes.alive()
+    assert scene.bytes - sum(probed.values()) in range(64)  # numbers that a graph saves
+    assert scene.by_name or not set(probed) & stage.named()
+    values, made = stage.values(), stage.made.alive() | probed
+    stage.act(scene.cure)
     gc.collect()
-    return told
+    assert {} == leak_probes.alive()
+    left = stage.made.alive() | leak_probes.alive()
+    gone = {address: size for address, size in made.items() if address not in left}
+    assert scene.bytes == sum(gone.values())
+    assert scene.left == sum(size for address, size in left.items() if address not in made)
+    assert without(values, scene.lost) == without(stage.values(), scene.lost)
+    stage.run(scene.after)
+    return stage.told
 
 
 @each_leak
-def test_leak_is_told_and_freed_and_work_goes_on(stage, scene, capsys):
-    expected = told_without_nbmem(stage, scene)
-    stage.play(scene.cells, fails=scene.fails)
-    leaks = find_leaks(scene)
-    assert [] == misses_of_finding(scene, leaks, stage.counts)
-    assert leaks == nbmem.find_leaks()
-    assert [] == misses_of_act(scene, stage, leaks)
-    stage.run(scene.after)
-    assert expected == stage.told
+def test_leak_is_told_and_freed_and_work_goes_on(shell, bare, scene, capsys):
+    expected = prove(bare, scene)
+    bare.clear()
+    with stage_in(shell, loaded=True) as stage:
+        stage.play(scene.cells, fails=scene.fails)
+        if scene.collects:
+            gc.collect()
+        leaks = nbmem.find_leaks()
+        wrong = misses_of_finding(scene, leaks, stage.counts)
+        wrong += misses_of_restraint(scene)
+        wrong += misses_of_act(scene, stage, leaks)
+        assert [] == noted("leak", scene, wrong)
+        stage.run(scene.after)
+        assert expected == stage.told
 
 
 @each_leak
-def test_twin_is_silent(stage, scene, capsys):
-    stage.play(scene.clean)
-    assert [] == find_leaks(scene)
+def test_twin_is_silent(shell, scene, capsys):
+    with stage_in(shell, loaded=True) as stage:
+        stage.play(scene.clean)
+        if scene.collects:
+            gc.collect()
+        assert [] == noted("twin", scene, nbmem.find_leaks())
+        assert set() == set(leak_probes.alive()) - stage.named()
+        stage.run(scene.after)
 
 
-@pytest.mark.parametrize("scene", CLEAN, ids=lambda scene: scene.name)
-def test_clean_scene_is_silent_and_reclaiming_changes_nothing(stage, scene, capsys):
-    expected = told_without_nbmem(stage, scene)
-    stage.play(scene.cells)
-    gc.collect()
-    assert [] == nbmem.find_leaks()
-    values = stage.values()
-    report = nbmem.reclaim_memory(everything=True)
-    assert ((), 0) == (report.dropped, report.freed)
-    assert values == stage.values()
-    stage.run(scene.after)
-    assert expected == stage.told
+@each_clean_scene
+def test_clean_scene_is_silent_and_reclaiming_changes_nothing(shell, bare, scene, capsys):
+    bare.play(scene.cells)
+    bare.run(scene.after)
+    expected = bare.told
+    assert expected is not None
+    bare.clear()
+    with stage_in(shell, loaded=True) as stage:
+        stage.play(scene.cells)
+        gc.collect()
+        assert [] == noted("clean", scene, nbmem.find_leaks())
+        values = stage.values()
+        report = nbmem.reclaim_memory(everything=True)
+        assert ((), 0) == (report.dropped, report.freed)
+        assert values == stage.values()
+        stage.run(scene.after)
+        assert expected == stage.told
 
 
-@pytest.mark.parametrize(
-    "scene", [s for s in SCENARIOS if s.target in ("everything", "leak")], ids=lambda s: s.name
-)
-def test_what_costs_something_is_not_taken_unasked(stage, scene, capsys):
-    stage.play(scene.cells, fails=scene.fails)
-    leaks = find_leaks(scene)
-    values = stage.values()
-    assert () == nbmem.reclaim_memory().dropped
-    assert leaks == nbmem.find_leaks()
-    if scene.target == "leak":
-        assert () == nbmem.reclaim_memory(everything=True).dropped
-        assert leaks == nbmem.find_leaks()
-    assert values == stage.values()
-    assert reclaim(scene, leaks, dry_run=True).costs
+def test_no_leak_is_missed_and_nothing_clean_is_told(capsys):
+    if len(ROWS) < 2 * len(SCENARIOS) + len(CLEAN):
+        pytest.skip("counted where all scenes of this file were played")
+    missed = [row for row in ROWS if row[0] == "leak" and row[2]]
+    alarms = [row for row in ROWS if row[0] != "leak" and row[2]]
+    lines = [f"{what:6}{name}: {wrong}" for what, name, wrong in (*missed, *alarms)]
+    lines.append(f"leaks  {len(SCENARIOS):4}  missed or told wrong {len(missed):3}")
+    lines.append(f"clean  {len(SCENARIOS) + len(CLEAN):4}  false alarms {len(alarms):11}")
+    with capsys.disabled():
+        sys.stdout.write("\n" + "\n".join(lines) + "\n")
+    assert ([], []) == (missed, alarms)

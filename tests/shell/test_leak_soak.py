@@ -14,7 +14,7 @@ import nbmem
 
 CELLS = 500
 SEED = 20
-LOOK_EVERY = 7
+LOOK_EVERY = 12
 """Scenes; between two looks leaks and clean work lie beside each other."""
 LEFT_OUT = ("ipywidgets", "freeze", "threading", "asyncio", "%reset")
 """Slow ones, and those that change what all scenes share."""
