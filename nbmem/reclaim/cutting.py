@@ -215,9 +215,14 @@ class Cutter:
             return "it is running"
         if point.way.ties[0].kind == "cpp":
             return IN_USE
-        act = partial(close_idle, (generator,), point.cut)
-        self._work.acts["close", id(generator)] = act
+        held = (generator,)
+        self._work.waiting.append(held)
+        self._work.acts["close", id(generator)] = partial(close_idle, held, point.cut)
         return ""
+
+    def _take_iterator(self, point: CutPoint) -> str:
+        self._work.waiting.append((point.target,))
+        return self._take_place(point)
 
     def _take_queue(self, point: CutPoint) -> str:
         kind = type(point.target)
@@ -315,7 +320,7 @@ _TAKERS: Mapping[str, _Take] = {
     "saved_frame": Cutter._take_errors,
     "output_cache": Cutter._take_output,
     "throwaway_name": Cutter._take_throwaway,
-    "iterator_buffer": Cutter._take_place,
+    "iterator_buffer": Cutter._take_iterator,
     "container": Cutter._take_container,
     "closure": Cutter._take_gathered,
     "default_argument": Cutter._take_container,

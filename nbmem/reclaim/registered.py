@@ -93,9 +93,13 @@ def unregister_event(shell: InteractiveShell | None, callback: Any, name: str) -
 
 def unregister_callback(callback: Any, name: str) -> Outcome:
     """Takes a callback out of `gc.callbacks` and of what `atexit` calls, which tells nobody."""
+    before = sys.getrefcount(callback)  # atexit shows its list to nobody
     gc.callbacks[:] = [one for one in gc.callbacks if one is not callback]
     atexit.unregister(callback)
-    return Outcome([f"unregister {name}"])
+    if sys.getrefcount(callback) < before:
+        return Outcome([f"unregister {name}"])
+    reason = "neither atexit nor the collector calls it: whoever keeps it has to let go of it"
+    return Outcome(refused=[f"{name}: {reason}"])
 
 
 def detach_finalizer(info: Any, name: str) -> Outcome:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from nbmem.reclaim.cycles import cut_cycle
 from nbmem.reclaim.detaching import Target, detach_graphs
-from nbmem.reclaim.loops import close_idle, why_not_close
+from nbmem.reclaim.loops import why_not_close
 from nbmem.reclaim.names import drop_output, drop_throwaway, drop_variable
 from nbmem.reclaim.outcome import Outcome, list_of, type_name
 from nbmem.reclaim.tracebacks import release_error
@@ -42,6 +42,8 @@ class Work:
     """Whose gradients go."""
     states: list[tuple[Any, list[torch.Tensor]]] = field(default_factory=list)
     """Optimizers and the parameters that left."""
+    waiting: list[tuple[Any]] = field(default_factory=list)
+    """Generators and iterators that are to go, each alone in a tuple."""
     acts: dict[tuple[str, int], Act] = field(default_factory=dict)
     """Single acts by their name and the `id` of what they are about: each is done once."""
     cyclic: dict[int, torch.Tensor] = field(default_factory=dict)
@@ -66,16 +68,14 @@ class Work:
         self.unfreeze |= other.unfreeze
 
     def _lists(self) -> tuple[list[Any], ...]:
-        return (self.errors, self.graphs, self.views, self.gradients, self.states)
+        return (self.errors, self.graphs, self.views, self.gradients, self.states, self.waiting)
 
     def _dicts(self) -> tuple[dict[Any, Any], ...]:
         return (self.outputs, self.throwaways, self.variables, self.acts, self.cyclic)
 
     def why_not(self) -> str:
         """Returns why some of it is to be left alone, as something uses it; empty otherwise."""
-        acts = [act for act in self.acts.values() if isinstance(act, partial)]
-        closing = [act.args[0] for act in acts if act.func is close_idle]
-        return next(filter(None, map(why_not_close, closing)), "")
+        return next(filter(None, map(why_not_close, self.waiting)), "")
 
     def run(self, shell: InteractiveShell | None) -> Outcome:
         """Does everything, lets go of it, and returns what was done and what was refused."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import signal
 import sys
 
@@ -184,6 +186,8 @@ waiting = batches(); next(waiting)""")
 
 def test_interrupt_of_the_users_comes_after_everything_was_done(patient):
     patient.run("""
+import atexit
+import gc
 import signal
 import sys
 def batches():
@@ -242,3 +246,89 @@ fail()""")
     assert ("the message of Odd is made from its arguments: they stay",) == report.refused
     assert "a batch of 1048576" == str(sys.last_value)
     assert 0 == report.freed
+
+
+# Iterators that keep what they went through.
+
+
+def test_iterator_that_a_loop_goes_through_stays_until_the_loop_is_over(patient):
+    patient.run("import itertools\nround = itertools.cycle([torch.ones(1 << 20)]); next(round);")
+    age(patient)
+    patient.run("""
+for item in round:
+    del item
+    report = nbmem.reclaim_memory("round")
+    break""")
+    assert "it is in use" in patient.names["report"].refused[0]
+    age(patient)
+    assert 4 << 20 == nbmem.reclaim_memory("round").freed
+
+
+# What is promised comes back.
+
+
+def test_small_storages_that_go_with_a_graph_are_promised_too(patient):
+    patient.run("""
+net = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Flatten(), torch.nn.Linear(64, 8))
+big, small = net(torch.ones(20_000, 64)), net(torch.ones(50, 64))
+losses = [big.exp().sum(), small.exp().sum(), (big[:9].T @ big[:9]).sum()]
+del big, small""")
+    age(patient)
+    plan = nbmem.reclaim_memory("losses[*]", dry_run=True)
+    report = nbmem.reclaim_memory("losses[*]")
+    assert plan.promised == report.promised == report.freed > 5 << 20
+
+
+def test_call_at_exit_is_unregistered_and_its_closure_goes(patient):
+    patient.run("""
+import atexit, weakref
+def start():
+    held = torch.ones(1 << 20)
+    def save():
+        told.append(held.shape)
+    atexit.register(save)
+    return weakref.ref(save)
+told = []
+saved = start()""")
+    age(patient)
+    (leak,) = [leak for leak in nbmem.find_leaks() if leak.holder == "interpreter_callback"]
+    report = nbmem.reclaim_memory(leak)
+    assert 4 << 20 == report.promised == report.freed
+    assert patient.names["saved"]() is None
+
+
+def test_argument_of_a_call_at_exit_is_promised_to_nobody(patient):
+    patient.run("import atexit\natexit.register(print, torch.ones(1 << 20));")
+    age(patient)
+    try:
+        (leak,) = [leak for leak in nbmem.find_leaks() if leak.holder == "interpreter_callback"]
+        report = nbmem.reclaim_memory(leak)
+        assert 0 == report.promised == report.freed
+        assert "`atexit.unregister(function)`" in report.refused[0]
+    finally:
+        atexit.unregister(print)
+
+
+def test_frozen_cycle_is_promised_and_freed(patient):
+    patient.run("import gc\nheld = [torch.ones(1 << 20)]; held.append(held)\ndel held\ngc.freeze()")
+    try:
+        age(patient)
+        plan = nbmem.reclaim_memory(everything=True, dry_run=True)
+        assert gc.get_freeze_count() > 0
+        assert 4 << 20 == plan.promised == nbmem.reclaim_memory(everything=True).freed
+        assert 0 == gc.get_freeze_count()
+    finally:
+        gc.unfreeze()
+
+
+def test_value_of_a_context_variable_is_promised_and_freed(patient):
+    patient.run("""
+import contextvars
+def start():
+    contextvars.ContextVar("current").set(torch.ones(1 << 20))
+    contextvars.ContextVar("other").set([torch.ones(1 << 19)])
+start()""")
+    age(patient)
+    report = nbmem.reclaim_memory("current context")
+    assert 6 << 20 == report.promised == report.freed
+    assert () == report.refused
