@@ -50,6 +50,23 @@ def shown_by(tensors: list[Any], ties: Ties) -> list[Any]:
     return list(shown.values())
 
 
+def is_plainly_shown(ref: StorageRef, thing: Any, ties: Ties) -> bool:
+    """Returns whether one look tells that half or more of a storage is shown, as mostly.
+
+    Args:
+        ref: the storage.
+        thing: a tensor over it.
+        ties: who holds it: an array of numpy's may show less than the tensor under it.
+    """
+    held = ties.incoming.get(id(thing))
+    if not held or is_array(ties.objects.get(held[0].holder)):
+        return False
+    if not issubclass(type(thing), torch.Tensor) or layout_of(thing) is not _STRIDED:
+        return False
+    size = _BASE.numel(thing) * _BASE.element_size(thing)
+    return bool(2 * size >= ref.bytes and _BASE.is_contiguous(thing))
+
+
 def _through_arrays(thing: Any, ties: Ties) -> list[Any]:
     found, stack, seen = [], [thing], {id(thing)}
     while stack:

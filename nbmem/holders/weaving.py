@@ -9,7 +9,7 @@ import torch
 from nbmem.heap import scan_heap
 from nbmem.heap.storages import gradient_of
 from nbmem.holders.bounded import find_bounded
-from nbmem.holders.extents import is_array, shown_by, view_fact
+from nbmem.holders.extents import is_array, is_plainly_shown, shown_by, view_fact
 from nbmem.holders.facts import (
     gradient_facts,
     lost_parameters,
@@ -215,6 +215,8 @@ class Weaver:
         if ref is None or ref.bytes < max(self._threshold // _MANY, 1):
             return None
         over = self._index.over.get(serial, [])
+        if over and is_plainly_shown(ref, over[0], self._ties):
+            return None
         start = next((part.storage.data_ptr() for one in over[:1] for part in parts_of(one)), 0)
         shown = shown_by(over, self._ties)
         fact = view_fact(ref, shown, start, self._name_of)
