@@ -26,10 +26,8 @@ def drop_gradients(tensors: Sequence[torch.Tensor]) -> Outcome:
     return Outcome([f"set {count_of(dropped, 'gradient')} to None"] if dropped else [])
 
 
-def drop_state(
-    optimizer: torch.optim.Optimizer, parameters: Sequence[torch.Tensor], *, groups: bool = False
-) -> Outcome:
-    """Takes what an optimizer keeps for these parameters out of its state.
+def drop_state(optimizer: torch.optim.Optimizer, parameters: Sequence[torch.Tensor]) -> Outcome:
+    """Takes these parameters, and what an optimizer keeps for them, out of it.
 
     Its next steps give the other parameters the same values as they would have had. The groups
     themselves stay, with their settings, for schedulers.
@@ -37,7 +35,6 @@ def drop_state(
     Args:
         optimizer: of any class that keeps its state by parameter.
         parameters: told by identity.
-        groups: takes the parameters themselves out of `param_groups` too.
     """
     name = type_name(optimizer)
     held = instance_dict(optimizer) or {}
@@ -49,7 +46,7 @@ def drop_state(
     outcome = Outcome()
     if dropped:
         outcome.done.append(f"drop the state of {count_of(dropped, 'parameter')} from {name}")
-    left = sum(_drop_listed(group, doomed) for group in _groups_of(held)) if groups else 0
+    left = sum(_drop_listed(group, doomed) for group in _groups_of(held))
     if left:
         outcome.done.append(f"take {count_of(left, 'parameter')} out of the groups of {name}")
     return outcome

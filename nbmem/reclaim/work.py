@@ -102,7 +102,7 @@ class Work:
 
     def _reduce(self, outcome: Outcome) -> None:
         for optimizer, parameters in self.states:
-            _do(partial(drop_state, optimizer, parameters, groups=True), outcome)
+            _do(partial(drop_state, optimizer, parameters), outcome)
         if self.gradients:
             _do(partial(drop_gradients, self.gradients), outcome)
         if self.graphs:
