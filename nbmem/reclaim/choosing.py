@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from nbmem.errors import NameNotFoundError
+from nbmem.leaks.values import LOST
 from nbmem.reclaim.outcome import list_of
 from nbmem.units import format_bytes
 
@@ -116,10 +117,8 @@ def _choose_text(known: Known, text: str, choice: Choice) -> None:
         _take(leak, choice)
     if leaks:
         return
-    if text in known.variables and text in known.told:
-        choice.refused.append(f"{text} {_DONE}; to drop the variable itself: `del {text}`")
-    elif text in known.variables:
-        choice.variables.append(text)
+    if text in known.variables:
+        _choose_variable(known, text, choice)
     elif text in known.outputs:
         choice.outputs.append(text)
     elif text in known.cuts:
@@ -132,6 +131,22 @@ def _choose_text(known: Known, text: str, choice: Choice) -> None:
             f"`{short}` is neither a variable nor what holds a leak; `%gpumem leaks` lists the"
             " leaks of now with what holds them"
         )
+
+
+def _choose_variable(known: Known, name: str, choice: Choice) -> None:
+    """Takes a variable to be dropped, unless leaks were told by its name: then it is ambiguous."""
+    drop = f"to drop the variable itself: `del {name}`"
+    within = next((cut for cut in known.told if _is_within(cut, name)), None)
+    if name in known.told:
+        choice.refused.append(f"{name} {_DONE}; {drop}")
+    elif within is not None:
+        choice.refused.append(f"{name} is not what held a leak, {within!r} is; {drop}")
+    else:
+        choice.variables.append(name)
+
+
+def _is_within(cut: str, name: str) -> bool:
+    return cut == LOST + name or cut.startswith((f"{name}[", f"{name}.", f"{name} → "))
 
 
 def explain(leak: Leak) -> str:

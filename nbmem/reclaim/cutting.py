@@ -23,7 +23,7 @@ from nbmem.reclaim.dropping import (
     empty_container,
     remove_hook,
 )
-from nbmem.reclaim.loops import IN_USE, close_idle
+from nbmem.reclaim.loops import IN_USE, Alone, close_idle
 from nbmem.reclaim.outcome import Outcome
 from nbmem.reclaim.registered import (
     detach_finalizer,
@@ -215,13 +215,13 @@ class Cutter:
             return "it is running"
         if point.way.ties[0].kind == "cpp":
             return IN_USE
-        held = (generator,)
+        held = Alone(generator)
         self._work.waiting.append(held)
         self._work.acts["close", id(generator)] = partial(close_idle, held, point.cut)
         return ""
 
     def _take_iterator(self, point: CutPoint) -> str:
-        self._work.waiting.append((point.target,))
+        self._work.waiting.append(Alone(point.target))
         return self._take_place(point)
 
     def _take_queue(self, point: CutPoint) -> str:

@@ -16,46 +16,59 @@ from nbmem.reclaim.dropping import close_generator
 from nbmem.reclaim.outcome import Outcome
 
 IN_USE = "it is in use, as by a loop that goes through it now: end that first"
+
+
+class Alone:
+    """Holds one object for an act; what is held so by nbmem does not count as in use."""
+
+    __slots__ = ("thing",)
+
+    def __init__(self, thing: Any) -> None:
+        self.thing = thing
+
+
 _mro_of = type.__dict__["__mro__"].__get__
 _namespace_of = type.__dict__["__dict__"].__get__
 _flags_of = type.__dict__["__flags__"].__get__
-_NO_OWNERS = (type, types.FunctionType, types.ModuleType, types.FrameType)
+_NO_OWNERS = (Alone, type, types.FunctionType, types.ModuleType, types.FrameType)
 _MOST_LEVELS = 6
 _MOST_OBJECTS = 500
 """Above that a generator counts as in use: nothing would tell that it is not."""
 
 
-def close_idle(held: tuple[Any, ...], name: str) -> Outcome:
+def close_idle(held: Alone, name: str) -> Outcome:
     """Ends a generator or coroutine, unless something uses it that Python does not list.
 
     Args:
-        held: it alone; no variable of a caller's holds it besides.
+        held: it; no variable of a caller's holds it besides.
         name: what to call it.
     """
     reason = why_not_close(held)
-    return Outcome(refused=[f"{name}: {reason}"]) if reason else close_generator(held[0], name)
+    return Outcome(refused=[f"{name}: {reason}"]) if reason else close_generator(held.thing, name)
 
 
-def why_not_close(held: tuple[Any, ...]) -> str:
+def why_not_close(held: Alone) -> str:
     """Returns why a generator is to be left alone; see `close_idle`."""
-    lone = _unlisted(((None for _ in ()),))
+    lone = _unlisted(Alone(None for _ in ()))
     if _unlisted(held) > lone:
         return IN_USE
-    level, seen = [held[0]], {id(held), id(held[0])}
+    level, seen = [held.thing], {id(held.thing)}
     for _ in range(_MOST_LEVELS):
         level = _owners_of(level, seen)
         if len(seen) > _MOST_OBJECTS or any(
-            _unlisted((level[at],)) > lone for at in range(len(level)) if _is_iterator(level, at)
+            _unlisted(Alone(level[at])) > lone
+            for at in range(len(level))
+            if _is_iterator(level, at)
         ):
             return IN_USE
     return ""
 
 
-def _unlisted(held: tuple[Any, ...]) -> int:
+def _unlisted(held: Alone) -> int:
     """Returns how many references to this one object no object has that gc lists."""
-    listed = gc.get_referrers(held[0])
-    known = sum(one is held[0] for holder in listed for one in gc.get_referents(holder))
-    return sys.getrefcount(held[0]) - known
+    listed = gc.get_referrers(held.thing)
+    known = sum(one is held.thing for holder in listed for one in gc.get_referents(holder))
+    return sys.getrefcount(held.thing) - known
 
 
 def _owners_of(level: list[Any], seen: set[int]) -> list[Any]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from nbmem.reclaim.cycles import cut_cycle
 from nbmem.reclaim.detaching import Target, detach_graphs
-from nbmem.reclaim.loops import why_not_close
+from nbmem.reclaim.loops import Alone, why_not_close
 from nbmem.reclaim.names import drop_output, drop_throwaway, drop_variable
 from nbmem.reclaim.outcome import Outcome, list_of, type_name
 from nbmem.reclaim.tracebacks import release_error
@@ -42,8 +42,8 @@ class Work:
     """Whose gradients go."""
     states: list[tuple[Any, list[torch.Tensor]]] = field(default_factory=list)
     """Optimizers and the parameters that left."""
-    waiting: list[tuple[Any]] = field(default_factory=list)
-    """Generators and iterators that are to go, each alone in a tuple."""
+    waiting: list[Alone] = field(default_factory=list)
+    """Generators and iterators that are to go."""
     acts: dict[tuple[str, int], Act] = field(default_factory=dict)
     """Single acts by their name and the `id` of what they are about: each is done once."""
     cyclic: dict[int, torch.Tensor] = field(default_factory=dict)

@@ -135,6 +135,21 @@ def test_text_that_cut_a_leak_never_deletes_the_variable_the_next_time(patient, 
     ) == again.refused
 
 
+def test_name_of_which_a_part_held_a_leak_is_refused(patient):
+    patient.run(TRAINED)
+    patient.run("losses = [model(torch.ones(256, 512)).sum() for _ in range(3)]")
+    patient.run("model[1] = nn.Linear(512, 10)")
+    age(patient)
+    report = nbmem.reclaim_memory(["opt", "losses"])
+    assert 0 == report.promised == report.freed
+    assert (
+        "opt is not what held a leak, 'lost parameters of opt' is; to drop the variable itself:"
+        " `del opt`",
+        "losses is not what held a leak, 'losses[*]' is; to drop the variable itself: `del losses`",
+    ) == report.refused
+    assert {"opt", "losses"} <= set(patient.names)
+
+
 def test_name_that_never_cut_a_leak_drops_the_variable(patient):
     patient.run("kept = torch.ones(1 << 20)")
     assert 4 << 20 == nbmem.reclaim_memory("kept").freed
