@@ -74,9 +74,13 @@ def _classes_in_use(found: Found) -> set[int]:
 
 
 def _passed_by(found: Found, walked: set[int], wanted: Container[int], named: set[int]) -> set[int]:
-    """Returns the ids of what values lead to by objects of C code that no walk looks into."""
+    """Returns the ids of what values lead to by objects of C code that no walk looks into.
+
+    A module is no value: `import threading` asks for no thread that the module has a list of.
+    """
     ids = list(map(id, found.objects))
-    passed = {key for key in ids if key in named and key not in walked}
+    values = {id(o) for o in found.objects if not issubclass(type(o), types.ModuleType)}
+    passed = {key for key in ids if key in named and key in values and key not in walked}
     for edge in found.edges:
         if ids[edge.holder] in wanted and ids[edge.held] not in walked:
             passed.add(ids[edge.held])
