@@ -9,6 +9,7 @@ import torch
 
 from nbmem.heap.graphs import HOOKS
 from nbmem.holders.root import is_exactly
+from nbmem.records import ARGUMENTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -53,5 +54,5 @@ def called_by_c(thing: Any) -> tuple[str, str]:
     if is_exactly(thing, *_FUNCTIONS):
         return "interpreter_callback", f"C code such as atexit, to call {thing.__name__!r}"
     if type(thing) is tuple:
-        return "interpreter_callback", "C code such as atexit, as arguments"
+        return "interpreter_callback", ARGUMENTS
     return "cpp", "C++ code"

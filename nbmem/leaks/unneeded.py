@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from nbmem.leaks import graphs, remedies, words
 from nbmem.leaks.findings import Finding, largest_of, name_of, path_of
 from nbmem.leaks.runs import is_old_copy
-from nbmem.records import LEAK_HOLDERS, Chain, GraphFact, PathStep
+from nbmem.records import ARGUMENTS, LEAK_HOLDERS, Chain, GraphFact, PathStep
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -197,7 +197,7 @@ def _finding(group: Group, moment: Moment) -> Finding:
         reason=words.say_reason(held, why, others, litter=bool(group.litter), more=group.more),
         remedy=_remedy_of(places, litter=bool(group.litter)),
         cost=", ".join(dict.fromkeys(cost for one in places if (cost := _cost(one)))),
-        reclaimable=all(one.chain.holder not in _ONLY_EXPLAINED for one in places),
+        reclaimable=all(map(_can_go, places)),
         on_request=any(_goes_by_name_only(one) for one in places),
     )
 
@@ -205,6 +205,10 @@ def _finding(group: Group, moment: Moment) -> Finding:
 def _remedy_of(places: list[Judged], *, litter: bool) -> str:
     last = [remedies.cut_line(_GARBAGE, "", named=False)] if litter else []
     return remedies.join_lines([*map(_remedy, places), *last])
+
+
+def _can_go(one: Judged) -> bool:
+    return one.chain.holder not in _ONLY_EXPLAINED and one.chain.cut != ARGUMENTS
 
 
 def _goes_by_name_only(one: Judged) -> bool:

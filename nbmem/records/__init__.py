@@ -18,6 +18,7 @@ from nbmem.records.cells import (
 )
 from nbmem.records.devices import DeviceDelta, DeviceReading
 from nbmem.records.leaks import (
+    ARGUMENTS,
     LEAK_HOLDERS,
     LEAK_KINDS,
     Chain,
@@ -46,6 +47,7 @@ from nbmem.records.parking import ParkedThing
 from nbmem.records.storages import CATEGORIES, Inventory, StorageRecord
 
 __all__ = [
+    "ARGUMENTS",
     "CATEGORIES",
     "LEAK_HOLDERS",
     "LEAK_KINDS",

@@ -59,6 +59,10 @@ LEAK_HOLDERS = (
 """Where what holds them is."""
 
 
+ARGUMENTS = "C code such as atexit, as arguments"
+"""Cut of a tuple of arguments that only C code keeps: nobody can take a call back by these."""
+
+
 @dataclass(frozen=True, slots=True)
 class PathStep:
     """One step on the way from a root to a tensor."""
