@@ -68,16 +68,19 @@ def misses_of_restraint(scene):
 
 def misses_of_act(scene, stage, leaks):
     """Plans, acts, and returns what went otherwise than promised."""
-    wrong = []
     values, alive = stage.values(), leak_probes.alive()
-    plan = reclaim(scene, leaks, dry_run=True)
-    if leak_probes.alive() != alive or plan.dropped:
-        wrong.append(f"dry run: it freed or dropped {plan.dropped!r}")
-    if stage.values() != values:
-        wrong.append("dry run: it changed values")
-    if scene.target in ("everything", "leak") and not plan.costs:
-        wrong.append("dry run: it told no cost")
+    wrong, priced = [], scene.target in ("everything", "leak")
+    if not priced:
+        plan = reclaim(scene, leaks, dry_run=True)
+        if leak_probes.alive() != alive or plan.dropped:
+            wrong.append(f"dry run: it freed or dropped {plan.dropped!r}")
+        if stage.values() != values:
+            wrong.append("dry run: it changed values")
     report = reclaim(scene, leaks)
+    if priced and not report.costs:
+        wrong.append("reclaim: it told no cost")
+    if not priced and plan.promised != report.promised:
+        wrong.append(f"dry run: promised {plan.promised}, then {report.promised}")
     gc.collect()
     if scene.target == "found":
         return wrong
@@ -89,8 +92,8 @@ def misses_of_act(scene, stage, leaks):
         if stage.values() != values:
             wrong.append("reclaim: it was to explain alone and changed values")
         return wrong
-    if plan.promised != scene.bytes - scene.left:
-        wrong.append(f"promise: expected {scene.bytes - scene.left}, got {plan.promised}")
+    if report.promised != scene.bytes - scene.left:
+        wrong.append(f"promise: expected {scene.bytes - scene.left}, got {report.promised}")
     if report.promised != report.freed:
         wrong.append(f"outcome: promised {report.promised}, freed {report.freed}")
     if leak_probes.alive():

@@ -11,21 +11,22 @@ from leak_scenarios_shown import ERRORS, EVENTS, OUTPUTS
 from leak_scenarios_storages import GROWTH, VIEWS
 from leak_scenarios_training import TRAINING
 
-SCENARIOS = (
-    *OUTPUTS,
-    *ERRORS,
-    *EVENTS,
-    *GRAPHS,
-    *CYCLES,
-    *TRAINING,
-    *HOOKS,
-    *FUNCTIONS,
-    *ITERATORS,
-    *GARBAGE,
-    *CALLBACKS,
-    *CONCURRENT,
-    *LIBRARIES,
-    *VIEWS,
-    *GROWTH,
-)
+GROUPS = {
+    "outputs": OUTPUTS,
+    "errors": ERRORS,
+    "events": EVENTS,
+    "graphs": GRAPHS,
+    "cycles": CYCLES,
+    "training": TRAINING,
+    "hooks": HOOKS,
+    "functions": FUNCTIONS,
+    "iterators": ITERATORS,
+    "garbage": GARBAGE,
+    "callbacks": CALLBACKS,
+    "concurrent": CONCURRENT,
+    "libraries": LIBRARIES,
+    "views": VIEWS,
+    "growth": GROWTH,
+}
+SCENARIOS = tuple(scene for group in GROUPS.values() for scene in group)
 BY_NAME = {scene.name: scene for scene in SCENARIOS}

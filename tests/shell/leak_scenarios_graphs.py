@@ -70,12 +70,12 @@ GRAPHS = (
         "retained_graph",
         "autograd_graph",
         _WEIGHT + "opt = torch.optim.SGD([w], lr=0.125)\n# %%\n"
-        "loss = probe(w.exp()).sum()\n"
+        "loss = (probe(w.exp()) * w).sum()\n"
         "loss.backward(retain_graph=True)\n"
         "opt.step()\n",
         ("loss.backward(retain_graph=True)", "loss.backward()"),
         "loss = loss.detach()",
-        path=("loss", "graph", "ExpBackward0"),
+        path=("loss", "graph"),
         made_by=2,
         after="opt.zero_grad(); (w * 2).exp().sum().backward(); opt.step()\n"
         "told = float(w.sum()), float(loss)",

@@ -93,7 +93,7 @@ class Stage:
         leak_probes.forget_outputs()
         leak_probes.forget_errors()
         for name in [n for n in self.shell.user_ns if n not in self.shell.user_ns_hidden]:
-            if name not in ("torch", "nn"):
+            if name not in ("torch", "nn") and not name.startswith("__"):  # __name__ is Python's
                 del self.shell.user_ns[name]
         leak_probes.break_cycles()
         leak_probes.PROBES.clear()

@@ -13,7 +13,7 @@ import leak_probes
 import pytest
 from leak_checks import misses_of_act, misses_of_finding, misses_of_restraint
 from leak_clean_scenes import CLEAN
-from leak_scenarios import SCENARIOS
+from leak_scenarios import GROUPS, SCENARIOS
 from leak_stage import stage_in, without
 
 import nbmem
@@ -22,7 +22,9 @@ ROWS = []
 """(what was played, its name, what was wrong) of each scene so far."""
 
 each_leak = pytest.mark.parametrize("scene", SCENARIOS, ids=lambda scene: scene.name)
-each_clean_scene = pytest.mark.parametrize("scene", CLEAN, ids=lambda scene: scene.name)
+
+CLEAN_AT_ONCE = 8
+"""Twins and clean scenes follow one another in one shell, as cells of a notebook do."""
 
 
 @pytest.fixture
@@ -74,34 +76,43 @@ def test_leak_is_told_and_freed_and_work_goes_on(shell, bare, scene, capsys):
         assert expected == stage.told
 
 
-@each_leak
-def test_twin_is_silent(shell, scene, capsys):
+@pytest.mark.parametrize("group", GROUPS)
+def test_twins_are_silent(shell, group, capsys):
+    wrong = []
     with stage_in(shell, loaded=True) as stage:
-        stage.play(scene.clean)
-        if scene.collects:
+        for scene in GROUPS[group]:
+            stage.play(scene.clean)
+            if scene.collects:
+                gc.collect()
+            wrong += noted("twin", scene, [(scene.name, leak) for leak in nbmem.find_leaks()])
+            assert set() == set(leak_probes.alive()) - stage.named(), scene.name
+            stage.run(scene.after)
+            stage.clear()
+    assert [] == wrong
+
+
+@pytest.mark.parametrize("first", range(0, len(CLEAN), CLEAN_AT_ONCE))
+def test_clean_scenes_are_silent_and_reclaiming_changes_nothing(shell, bare, first, capsys):
+    scenes, expected, wrong = CLEAN[first : first + CLEAN_AT_ONCE], {}, []
+    for scene in scenes:
+        bare.play(scene.cells)
+        bare.run(scene.after)
+        expected[scene.name] = bare.told
+        bare.clear()
+    assert None not in expected.values()
+    with stage_in(shell, loaded=True) as stage:
+        for scene in scenes:
+            stage.play(scene.cells)
             gc.collect()
-        assert [] == noted("twin", scene, nbmem.find_leaks())
-        assert set() == set(leak_probes.alive()) - stage.named()
-        stage.run(scene.after)
-
-
-@each_clean_scene
-def test_clean_scene_is_silent_and_reclaiming_changes_nothing(shell, bare, scene, capsys):
-    bare.play(scene.cells)
-    bare.run(scene.after)
-    expected = bare.told
-    assert expected is not None
-    bare.clear()
-    with stage_in(shell, loaded=True) as stage:
-        stage.play(scene.cells)
-        gc.collect()
-        assert [] == noted("clean", scene, nbmem.find_leaks())
-        values = stage.values()
-        report = nbmem.reclaim_memory(everything=True)
-        assert ((), 0) == (report.dropped, report.freed)
-        assert values == stage.values()
-        stage.run(scene.after)
-        assert expected == stage.told
+            wrong += noted("clean", scene, [(scene.name, leak) for leak in nbmem.find_leaks()])
+            values = stage.values()
+            report = nbmem.reclaim_memory(everything=True)
+            assert (scene.name, (), 0) == (scene.name, report.dropped, report.freed)
+            assert values == stage.values(), scene.name
+            stage.run(scene.after)
+            assert expected[scene.name] == stage.told, scene.name
+            stage.clear()
+    assert [] == wrong
 
 
 def test_no_leak_is_missed_and_nothing_clean_is_told(capsys):
