@@ -25,9 +25,9 @@ class Needs:
     """
 
     def __init__(self, ties: Ties, used: Container[str]) -> None:
-        self.states = find_wanted(ties, roots=used)
-        self.besides_optimizers = find_wanted(ties, roots=used, without_optimizers=True)
-        self._living = living_classes(ties)
+        self._living = living = living_classes(ties)
+        self.states = find_wanted(ties, living, roots=used)
+        self.besides_optimizers = find_wanted(ties, living, roots=used, without_optimizers=True)
         self._ties = ties
         self._used = used
         self._used_holders: set[int] = set()

@@ -46,16 +46,16 @@ def is_throwaway(name: object) -> bool:
 
 
 def find_wanted(
-    ties: Ties, *, roots: Container[str] = (), without_optimizers: bool = False
+    ties: Ties, living: set[int], *, roots: Container[str] = (), without_optimizers: bool = False
 ) -> dict[int, int]:
     """Returns how each object is needed (`PART`, `VALUE`, …), by id; what is not needed is absent.
 
     Args:
         ties: all ways between objects.
+        living: see `living_classes`.
         roots: texts of roots other than variables whose objects are in use.
         without_optimizers: do not go through optimizers: what is left is needed besides them.
     """
-    living = living_classes(ties)
     found: dict[int, int] = {}
     queue = deque[int]()
 
@@ -159,6 +159,8 @@ def living_classes(ties: Ties) -> set[int]:
 
 def classes_in_use(classes: Collection[type]) -> set[int]:
     """Returns the ids of those of the classes of which, or of a subclass, an instance lives."""
+    if not classes:
+        return set()
     kinds = {id(kind): kind for one in classes for kind in with_subclasses(one)}
     living = {id(type(item)): type(item) for item in find_instances(kinds.values())}
     return {id(base) for kind in living.values() for base in _mro_of(kind)}
