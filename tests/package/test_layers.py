@@ -84,7 +84,9 @@ def test_file_imports_only_what_its_room_may(path):
         assert other in allowed or "all above" in allowed, f"{room} may not import {other}"
 
 
-@pytest.mark.parametrize("room", ["units", "errors", "records", "origins", "leaks", "history", "render"])
+@pytest.mark.parametrize(
+    "room", ["units", "errors", "records", "origins", "leaks", "history", "render"]
+)
 def test_rooms_without_torch(room):
     for path in FILES:
         if room_of(path) == room:
