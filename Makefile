@@ -12,7 +12,7 @@ EXTRAS ?= examples,lab
 # Jupyter asks for this where the user is root, as in most containers.
 ROOT_TOO = $$(test "$$(id -u)" != 0 || echo --allow-root)
 
-.PHONY: demo lab test test-floor setup setup-test bench screenshots format clean
+.PHONY: demo lab test test-large test-floor setup setup-test bench screenshots format clean
 
 demo: setup
 	"$(PY)" examples/run_quickstart.py
@@ -22,6 +22,10 @@ lab: setup
 
 test: setup-test
 	scripts/check "$(VENV)"
+
+# Every scene of leaks once more among a million other objects: some ten minutes.
+test-large: setup-test
+	NBMEM_EVERY_SCENE=1 "$(PY)" -m pytest tests/shell/test_leaks_in_a_large_heap.py
 
 # The lowest torch that is promised. Its wheels are large, so this stays out of `make test`.
 test-floor:

@@ -1,11 +1,15 @@
-"""The same among a million other objects: found, told and freed no otherwise, and in time."""
+"""The same among a million other objects: found, told and freed no otherwise.
+
+`make test` plays some scenes so; `make test-large` plays every one.
+"""
 
 from __future__ import annotations
 
 import gc
-import time
+import os
 
 import leak_probes
+import pytest
 from leak_checks import misses_of_act, misses_of_finding
 from leak_clean_scenes import CLEAN
 from leak_scenarios import BY_NAME
@@ -14,6 +18,7 @@ from leak_stage import stage_in
 import nbmem
 
 OTHERS = "others = [[n] for n in range(1_000_000)]"
+EVERY = os.environ.get("NBMEM_EVERY_SCENE") == "1"
 LEAKS = (
     "an error with good cells after it",
     "a list of losses",
@@ -21,33 +26,28 @@ LEAKS = (
     "a cycle while the collector is off",
     "the state of a library",
 )
-SECONDS = 60
-"""Far more than it takes: a search that asks for each object anew would take hours."""
 
 
-def test_leaks_are_found_and_freed_among_a_million_other_objects(shell, capsys):
+@pytest.mark.parametrize("name", tuple(BY_NAME) if EVERY else LEAKS)
+def test_a_leak_is_found_and_freed_among_a_million_other_objects(shell, capsys, name):
+    scene = BY_NAME[name]
     with stage_in(shell, loaded=True) as stage:
-        for name in LEAKS:
-            scene = BY_NAME[name]
-            stage.act(OTHERS)
-            stage.play(scene.cells, fails=scene.fails)
-            if scene.collects:
-                gc.collect()
-            began = time.perf_counter()
-            leaks = nbmem.find_leaks()
-            assert time.perf_counter() - began < SECONDS
-            assert [] == misses_of_finding(scene, leaks, stage.counts), name
-            del stage.shell.user_ns["others"][1000:]  # their values are compared
-            assert [] == misses_of_act(scene, stage, leaks), name
-            stage.clear()
-
-
-def test_clean_scenes_are_silent_among_a_million_other_objects(shell, capsys):
-    with stage_in(shell, loaded=True) as stage:
-        for scene in CLEAN[:2]:
-            stage.act(OTHERS)
-            stage.play(scene.cells)
+        stage.act(OTHERS)
+        stage.play(scene.cells, fails=scene.fails)
+        if scene.collects:
             gc.collect()
-            assert [] == nbmem.find_leaks(), scene.name
-            assert {} == leak_probes.alive()
-            stage.clear()
+        leaks = nbmem.find_leaks()
+        assert [] == misses_of_finding(scene, leaks, stage.counts)
+        del stage.shell.user_ns["others"][1000:]  # their values are compared
+        assert [] == misses_of_act(scene, stage, leaks)
+
+
+@pytest.mark.parametrize("scene", CLEAN if EVERY else CLEAN[:2], ids=lambda scene: scene.name)
+def test_a_clean_scene_is_silent_among_a_million_other_objects(shell, capsys, scene):
+    with stage_in(shell, loaded=True) as stage:
+        stage.act(OTHERS)
+        stage.play(scene.cells)
+        gc.collect()
+        assert [] == nbmem.find_leaks()
+        stage.clear()
+        assert {} == leak_probes.alive()
