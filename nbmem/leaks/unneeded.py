@@ -221,6 +221,8 @@ def _remedy(one: Judged) -> str:
     chain = one.chain
     if chain.remedy:
         return chain.remedy
+    if chain.cut == ARGUMENTS:
+        return "atexit.unregister(function)"
     if one.kind == "autograd_cycle":
         return remedies.reclaim(chain.cut)
     if one.graph:

@@ -251,7 +251,7 @@ def in_a_loop(function):
         finally:
             future.cancel()
 
-    return asyncio.run(run())
+    return contextvars.Context().run(asyncio.run, run())  # with no variable of other tests
 
 
 def test_a_task_holds_the_variables_of_its_coroutines():
