@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -18,14 +17,9 @@ ROOT = Path(__file__).resolve().parent.parent
 IMAGES = ROOT / "docs" / "images"
 sys.path.insert(0, str(ROOT / "tests" / "ui"))
 
-from conftest import (  # noqa: E402
-    FLAGS,
-    free_port,
-    lab_command,
-    lab_environment,
-    wait_for_server,
-)
+from conftest import FLAGS  # noqa: E402
 from lab_page import LONG, Notebook, expect, row  # noqa: E402
+from lab_server import serve  # noqa: E402
 
 SIZE = {"width": 1000, "height": 2400}
 SIDE, ABOVE, WIDEST = 10, 3, 724
@@ -71,7 +65,7 @@ DRAWN = """async () => {
 def main() -> None:
     """Runs the notebooks once and leaves light and dark pictures of the report and the panel."""
     IMAGES.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as home, _lab(Path(home)) as (url, root), _page() as page:
+    with tempfile.TemporaryDirectory() as home, serve(Path(home)) as (url, root), _page() as page:
         path = root / "quickstart.ipynb"
         shutil.copy(ROOT / "examples" / path.name, path)
         _take_quickstart(_opened(page, url, path), _code(path))
@@ -126,22 +120,6 @@ def _take_leaks(notebook: Notebook) -> None:
         _change_theme(notebook, name, theme == "light")
         _take_part(notebook, section, f"leaks-plan-{theme}")
     notebook.close()
-
-
-@contextmanager
-def _lab(home: Path) -> Iterator[tuple[str, Path]]:
-    root, log, port = home / "notebooks", home / "lab.log", free_port()
-    root.mkdir()
-    with log.open("wb") as sink:
-        process = subprocess.Popen(
-            lab_command(port, root), env=lab_environment(home), stdout=sink, stderr=sink
-        )
-    try:
-        wait_for_server(process, f"http://127.0.0.1:{port}", log)
-        yield f"http://127.0.0.1:{port}", root
-    finally:
-        process.terminate()
-        process.wait(20)
 
 
 @contextmanager
