@@ -14,12 +14,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from nbmem.devices.protocols import Sample, reading_failed
+from nbmem.devices.protocols import Glance, Sample, glance_of, reading_failed
 from nbmem.heap import scan_heap
 from nbmem.records import DeviceDelta, DeviceReading, Note
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from nbmem.devices import DeviceReader, Devices, PeakOwner
     from nbmem.heap import StorageTable, TableWindow
@@ -111,6 +111,19 @@ class Scopes:
             self.merge_scan([])
         return self.devices.read(device)
 
+    def glance(self, readers: Iterable[DeviceReader]) -> list[Glance]:
+        """Returns what counters say outside of any scope, from any thread; nothing is scanned.
+
+        What the CPU holds is known only while something is being measured.
+        """
+        looks = []
+        for reader in readers:
+            known = reader.kind == "accelerator" or (reader.kind == "cpu" and self.tracking)
+            sample = look_at(reader) if known else Sample(None)
+            capacity = reader.capacity()
+            looks.append(Glance(reader.device, reader.kind, sample.allocated, None, capacity))
+        return looks
+
     def merge_scan(self, notes: list[Note]) -> None:
         """Merges one scan of the heap into the table."""
 
@@ -174,6 +187,10 @@ class Scope:
             self._cpu_notes.append(_SKIPPED_BEFORE)
         elif "accelerator" in kinds:
             self._notes.append(_SKIPPED_FREED)
+
+    def glance(self) -> list[Glance]:
+        """Returns what counters say so far, from any thread; nothing is scanned nor reset."""
+        return [part.glance() for part in self._parts if part.reader.kind != "host"]
 
     def stop(self) -> None:
         """Ends tracking and reads what the user's code left on the GPUs and the host."""
@@ -253,6 +270,15 @@ class _Part:
         """Returns the device's bytes now; a failure becomes a note on `field`."""
         return _attempt(self.reader.sample, self.reader.device, field, self.notes)
 
+    def glance(self) -> Glance:
+        """Returns the bytes now and the peak so far; for a thread that only looks."""
+        reader, window = self.reader, self._window
+        sample = look_at(reader)
+        peak = None if window is None else window.so_far(sample.peak)
+        if peak is not None and sample.allocated is not None:
+            peak = max(peak, sample.allocated)
+        return Glance(reader.device, reader.kind, sample.allocated, peak, reader.capacity())
+
     def stop(self) -> None:
         """Reads what is allocated now as the scope's end, and the peak until now."""
         window = self._window
@@ -306,6 +332,11 @@ class _Part:
                 return  # that note says it: what Inductor made is no other thread's, nor a number
             self.notes = [note for note in self.notes if note.code != _RAISED.code]
             self.notes.append(_RAISED)
+
+
+def look_at(reader: DeviceReader) -> Sample:
+    """Returns the device's bytes of this moment, for a thread that only looks."""
+    return reader.sample() if reader.counter is None else glance_of(reader.counter)
 
 
 def _late_part(reader: DeviceReader, peaks: PeakOwner) -> _Part:

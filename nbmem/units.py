@@ -129,3 +129,8 @@ def format_seconds(seconds: float) -> str:
     if minutes < 60:
         return f"{minutes} min {rest} s"
     return f"{minutes // 60} h {minutes % 60} min"
+
+
+def format_elapsed(seconds: float) -> str:
+    """Returns how long something runs already, in whole seconds: `12 s`, `3 min 5 s`."""
+    return f"{int(seconds)} s" if seconds < 60 else format_seconds(int(seconds))

@@ -2,12 +2,19 @@
 
 from nbmem.devices.listing import Devices, UnknownDeviceError
 from nbmem.devices.peaks import PeakOwner, PeakWindow
-from nbmem.devices.protocols import CounterUnavailableError, DeviceReader, PeakCounter, Sample
+from nbmem.devices.protocols import (
+    CounterUnavailableError,
+    DeviceReader,
+    Glance,
+    PeakCounter,
+    Sample,
+)
 
 __all__ = [
     "CounterUnavailableError",
     "DeviceReader",
     "Devices",
+    "Glance",
     "PeakCounter",
     "PeakOwner",
     "PeakWindow",

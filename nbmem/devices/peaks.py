@@ -60,6 +60,14 @@ class PeakWindow:
             self._owner.fold(self.counter)
         return None if self.note else self._top
 
+    def so_far(self, raw_peak: int | None) -> int | None:
+        """Returns the peak so far, for a thread that only looks.
+
+        Args:
+            raw_peak: the counter's, read before this call: whoever resets it meanwhile folds first.
+        """
+        return None if self.note else max(self._top, 0 if self.closed else raw_peak or 0)
+
     def close(self) -> int | None:
         """Returns the final peak; closing again returns the same."""
         if not self.closed:

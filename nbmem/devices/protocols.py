@@ -54,6 +54,27 @@ def sample_of(counter: PeakCounter) -> Sample:
     return sample
 
 
+def glance_of(counter: PeakCounter) -> Sample:
+    """Returns the figures for a thread that only looks, beside the one that is measured."""
+    look = getattr(counter, "glance", None)
+    if look is None:  # an allocator's counters are the allocator's to guard
+        return sample_of(counter)
+    allocated, peak = look()
+    return Sample(allocated, peak=peak)
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """What counters say of a device while code runs on it; None is unknown."""
+
+    device: str
+    kind: str
+    allocated: int | None
+    peak: int | None
+    """Most bytes allocated since the measured scope began; None outside of one."""
+    capacity: int | None
+
+
 class DeviceReader(Protocol):
     """One device: what it says now, and the counter whose peak can be windowed."""
 

@@ -138,6 +138,17 @@ class StorageTable:
         total = self._totals.get(device)
         return total.peak if total else 0
 
+    def glance(self, device: str) -> tuple[int, int]:
+        """Returns (`bytes_on`, `peak_on`) for a thread that only looks: nothing is drained.
+
+        Between two operations of the thread that is followed they are exact.
+        """
+        total = self._totals.get(device)
+        if total is None:
+            return 0, 0
+        dead = sum(entry.bytes for entry in self._dead.copy() if entry.total is total)
+        return total.current - dead, total.peak
+
     def reset_peak(self, device: str) -> None:
         """Makes the present bytes the high-water mark of `device`."""
         self._drain()

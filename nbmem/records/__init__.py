@@ -42,6 +42,7 @@ from nbmem.records.ledgers import (
     LedgerSum,
     ProcessMemory,
 )
+from nbmem.records.live import LiveReading
 from nbmem.records.notes import SCHEMA, Note
 from nbmem.records.parking import ParkedThing
 from nbmem.records.storages import CATEGORIES, Inventory, StorageRecord
@@ -74,6 +75,7 @@ __all__ = [
     "LedgerLine",
     "LedgerSum",
     "LineRecord",
+    "LiveReading",
     "Note",
     "ParkedThing",
     "PathStep",

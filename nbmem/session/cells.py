@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from nbmem.records import Note
@@ -23,7 +24,7 @@ _FIRST_LINE_LIMIT = 200
 
 
 @dataclass(slots=True)
-class _RunningCell:
+class RunningCell:
     """One `pre_run_cell` that has not seen its `post_run_cell`; unrecorded ones count too."""
 
     info: Any
@@ -31,6 +32,19 @@ class _RunningCell:
     """The n of its `[n]`; None where it is not stored."""
     request: CellRequest | None = None
     opened: OpenRecord | None = None
+    started: float = field(default_factory=time.perf_counter)
+
+    @property
+    def cell_id(self) -> str | None:
+        """The front end's id of the cell; None where it sends none."""
+        found: str | None = getattr(self.info, "cell_id", None)
+        return found
+
+    @property
+    def title(self) -> str:
+        """The label the user gave, else the first line of the cell."""
+        label = None if self.request is None else self.request.label
+        return label or _first_line(self.info.raw_cell)
 
 
 class CellWatcher:
@@ -38,7 +52,7 @@ class CellWatcher:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._running: list[_RunningCell] = []
+        self._running: list[RunningCell] = []
         self._listeners: list[Callable[[], None]] = []
         self.last_count: int | None = None
         """Execution count of the last cell that ran to its end and did more than ask nbmem."""
@@ -50,6 +64,11 @@ class CellWatcher:
         if not running:
             return None
         return "a cell" if running[0].number is None else f"cell [{running[0].number}]"
+
+    @property
+    def outermost(self) -> RunningCell | None:
+        """The cell that runs and lies in no other; None between cells. Asked from any thread."""
+        return next(iter(self._running.copy()), None)
 
     def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Calls `callback` when a cell begins that lies in no other; returns what ends it."""
@@ -63,7 +82,7 @@ class CellWatcher:
 
     def pre_run_cell(self, info: Any) -> None:
         """Opens a record where the cell asks for one or every cell is recorded."""
-        cell = _RunningCell(info)
+        cell = RunningCell(info)
         self._running.append(cell)
         troubles: list[Note] = []
         with self._session.troubles.caught("say that a cell runs", troubles):
@@ -78,6 +97,8 @@ class CellWatcher:
                 self._follow_rest(info)
         if cell.opened is not None:
             cell.opened.notes.extend(troubles)
+        if len(self._running) == 1:
+            self._session.sampler.begin(cell)
 
     def _tell_listeners(self) -> None:
         for listener in self._listeners.copy():
@@ -86,6 +107,8 @@ class CellWatcher:
     def post_run_cell(self, result: Any) -> None:
         """Closes the record of the cell that ended, keeps it and shows it if asked."""
         cell = self._ended(result)
+        if not self._running:
+            self._session.sampler.end()
         self._release(cell, result)
         if cell is not None and not self._running and not _only_asks(cell.info.raw_cell):
             self.last_count = self.last_count if cell.number is None else cell.number
@@ -96,7 +119,7 @@ class CellWatcher:
         if not self._running:
             self._session.tell_subscribers()
 
-    def _release(self, cell: _RunningCell | None, result: Any) -> None:
+    def _release(self, cell: RunningCell | None, result: Any) -> None:
         """Lets go of what ran out of memory in the cell, if the user wishes."""
         session, notes = self._session, list[Note]()
         if not session.settings.release_oom_traceback or ending_of(result)[0] != "oom":
@@ -136,7 +159,7 @@ class CellWatcher:
         outer = (cell for cell in self._running[:-1] if cell.opened is not None)
         return any(str(cell.info.raw_cell).endswith(raw_cell) for cell in outer)
 
-    def _open(self, cell: _RunningCell, notes: list[Note]) -> OpenRecord:
+    def _open(self, cell: RunningCell, notes: list[Note]) -> OpenRecord:
         request, session = cell.request or CellRequest(), self._session
         outer, run = self.innermost, session.runs.begin(_identity(cell.info))
         shown = session.runs.swap_count(run, cell.number)
@@ -151,7 +174,7 @@ class CellWatcher:
             first_line=_first_line(cell.info.raw_cell),
             label=request.label,
             execution_count=cell.number,
-            cell_id=getattr(cell.info, "cell_id", None),
+            cell_id=cell.cell_id,
             parent=outer.serial if outer else None,
             runs=(run, *outer.heading.runs) if outer else (run,),
             own_run=run,
@@ -180,7 +203,7 @@ class CellWatcher:
             rest = self._place(info)
             outer.heading.place.files.update(rest.files if rest else {})
 
-    def _ended(self, result: Any) -> _RunningCell | None:
+    def _ended(self, result: Any) -> RunningCell | None:
         """Takes off the cell that `result` speaks of; None where its start was never seen."""
         if not self._running:
             return None
@@ -191,7 +214,7 @@ class CellWatcher:
                 return self._take(index)
         return None
 
-    def _take(self, index: int) -> _RunningCell:
+    def _take(self, index: int) -> RunningCell:
         """Takes off one cell, and closes what was left open inside it."""
         for inner in reversed(self._running[index + 1 :]):
             if inner.opened is not None:

@@ -46,6 +46,7 @@ from nbmem.session.leaks import LeakFinder
 from nbmem.session.recorder import Recorder
 from nbmem.session.request import CellLine, CellRequest
 from nbmem.session.reruns import RunBook
+from nbmem.session.sampling import Sampler
 from nbmem.session.settings import read_settings
 from nbmem.session.troubles import Troubles
 from nbmem.tracking import CpuTracker
@@ -105,6 +106,7 @@ class Session:
             first_serial=self.history.next_serial,
         )
         self.watcher = CellWatcher(self)
+        self.sampler = Sampler(self, self._scopes, self._devices)
         self.blocks = Blocks(self)
         self.leaks = LeakFinder(self)
         self.shown_leaks: LeakReport | None = None
@@ -332,6 +334,7 @@ class Session:
     def close(self) -> None:
         """Leaves shell and torch as they were; the history stays readable."""
         self.recording = False
+        self.sampler.close()
         self.blocks.close_all(UNLOADED)
         self.watcher.close_all(UNLOADED)
         self.closed = True

@@ -53,6 +53,10 @@ class CpuTracker:
         """Returns the largest `allocated()` since the last `reset_peak()`."""
         return self._table.peak_on("cpu")
 
+    def glance(self) -> tuple[int, int]:
+        """Returns (`allocated()`, `peak()`) for another thread, which must change nothing."""
+        return self._table.glance("cpu")
+
     def reset_peak(self) -> None:
         """Makes the present bytes the peak."""
         self._table.reset_peak("cpu")

@@ -7,6 +7,7 @@ from nbmem.units import (
     format_bytes,
     format_change,
     format_count,
+    format_elapsed,
     format_seconds,
     format_share,
 )
@@ -101,3 +102,18 @@ def test_a_count_agrees_with_its_noun():
 )
 def test_a_duration_is_told_as_people_say_it(text, seconds):
     assert text == format_seconds(seconds)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("0 s", 0.31),
+        ("12 s", 12.9),
+        ("59 s", 59.99),
+        ("1 min 0 s", 60.7),
+        ("3 min 5 s", 185.2),
+        ("2 h 3 min", 7380),
+    ],
+)
+def test_what_runs_still_is_told_in_whole_seconds_that_have_passed(text, seconds):
+    assert text == format_elapsed(seconds)
