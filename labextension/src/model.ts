@@ -1,0 +1,322 @@
+import type { Kernel } from '@jupyterlab/services';
+import { ISignal, Signal } from '@lumino/signaling';
+import type { IConnector, IListener } from './connector';
+import type { Ending, IPast, Notice, PanelState } from './states';
+import type { FromKernel, IHello, ILive, IMark, IState, ToKernel } from './tokens';
+import { markKey } from './validate';
+
+/** What one kernel said, for badges, the status bar, alerts and jumps. */
+export interface IMemoryModel {
+  readonly state: PanelState;
+  readonly kernelId: string | null;
+  /** While a cell runs; null otherwise. */
+  readonly live: ILive | null;
+  /** The last of this kernel's life; null where it has said none. */
+  readonly present: IState | null;
+  /** By `cell_id`, or by `[7]` where the kernel was told no id. */
+  readonly marks: ReadonlyMap<string, IMark>;
+  /** State, live or present. */
+  readonly changed: ISignal<IMemoryModel, void>;
+  readonly marksChanged: ISignal<IMemoryModel, void>;
+  send(message: ToKernel): void;
+}
+
+/** What the model follows: a kernel's connection, and what can show its widgets. */
+export interface IFollowedKernel {
+  /** The document's session; it outlives its kernels. */
+  owner: object;
+  kernel: Kernel.IKernelConnection | null;
+  /** Why there is no kernel: none was chosen, or it is about to come. */
+  starting: boolean;
+  /** Whether the page has what draws widgets. */
+  hasWidgets: boolean;
+}
+
+/** Makes the one that talks to a kernel. */
+export type ConnectorFactory = (kernel: Kernel.IKernelConnection, to: IListener) => IConnector;
+
+interface IMemory {
+  present: IState | null;
+  past: IPast | null;
+}
+
+const MOST_KERNELS = 30;
+
+/**
+ * What the page knows of the kernel of the notebook that is looked at, and nothing of another's.
+ *
+ * It knows neither DOM nor kernels: the connector tells it what was heard.
+ */
+export class MemoryModel implements IMemoryModel, IListener {
+  constructor(private _connect: ConnectorFactory, private _now: () => number = Date.now) {}
+
+  state: PanelState = { kind: 'no-notebook' };
+  kernelId: string | null = null;
+  live: ILive | null = null;
+  /** The last reading, also after its cell ended. */
+  lastLive: ILive | null = null;
+  /** Milliseconds, by the page's clock, when `lastLive` came. */
+  liveAt = 0;
+  past: IPast | null = null;
+  notice: Notice | null = null;
+  marks: ReadonlyMap<string, IMark> = new Map();
+
+  get present(): IState | null {
+    return this._memory?.present ?? null;
+  }
+
+  get changed(): ISignal<this, void> {
+    return this._changed;
+  }
+
+  get marksChanged(): ISignal<this, void> {
+    return this._marksChanged;
+  }
+
+  /** Follows another kernel from now on, or none. */
+  follow(next: IFollowedKernel | null): void {
+    const before = this._followed;
+    this._followed = next;
+    if (next !== null && next.kernel !== null && next.kernel === before?.kernel) {
+      this._weighWidgets();
+      return;
+    }
+    this._connector?.dispose();
+    this._connector = null;
+    this._forget();
+    if (next === null || next.kernel === null) {
+      this._followNone(next);
+      return;
+    }
+    this.kernelId = next.kernel.id;
+    this._lastKernels.set(next.owner, next.kernel.id);
+    this._memory = this._recall(next.kernel.id);
+    this.past = this._memory.past;
+    this.state = { kind: 'starting', why: 'asking' };
+    this._tell();
+    this._connector = this._connect(next.kernel, this);
+    this._connector.attach();
+  }
+
+  send(message: ToKernel): void {
+    this._connector?.send(message);
+  }
+
+  /** Loads nbmem in the kernel. */
+  load(): void {
+    this._connector?.load();
+  }
+
+  /** Asks the kernel anew: from the start where there is no channel yet. */
+  refresh(): void {
+    if (this.state.kind === 'ready' || this.state.kind === 'waiting') {
+      this.send({ type: 'refresh' });
+    } else {
+      this._connector?.attach();
+    }
+  }
+
+  /** Takes the notice away. */
+  dismiss(): void {
+    this.notice = null;
+    this._tell();
+  }
+
+  /** The connector: where it stands before the kernel has answered. */
+  stands(state: PanelState): void {
+    this.state = state;
+    if (state.kind !== 'waiting') {
+      this._endLive();
+    }
+    if (['not-loaded', 'no-package', 'no-torch', 'mismatch'].includes(state.kind)) {
+      this._retire('unseen');
+      this._clearMarks();
+    }
+    this._tell();
+  }
+
+  /** The connector: a message that was checked. */
+  heard(message: FromKernel): void {
+    switch (message.type) {
+      case 'hello':
+        this._greet(message);
+        break;
+      case 'panel':
+        this._dock(message.model_id, message.trouble);
+        break;
+      case 'live':
+        this._takeLive(message);
+        break;
+      case 'state':
+        this._remember(message);
+        break;
+      case 'marks':
+        this._takeMarks(message.marks, message.whole);
+        break;
+      case 'bye':
+        this._retire('unloaded');
+        this._clearMarks();
+        break;
+      case 'trouble':
+        this.notice = { kind: 'trouble', sentence: message.sentence };
+        break;
+    }
+    this._tell();
+  }
+
+  /** The connector: a message that cannot be read. */
+  stumbled(what: string): void {
+    this.notice = { kind: 'malformed', what };
+    this._tell();
+  }
+
+  /** The connector: the connection is lost, or is there again. */
+  offline(lost: boolean): void {
+    if (lost) {
+      this.notice = { kind: 'offline' };
+      this._endLive();
+    } else if (this.notice?.kind === 'offline') {
+      this.notice = null;
+    }
+    this._tell();
+  }
+
+  /** The connector: the kernel's process is gone; `dead`: for good. */
+  ended(how: Ending, dead: boolean): void {
+    this._retire(how);
+    this._endLive();
+    this._clearMarks();
+    this.state = dead ? { kind: 'past' } : { kind: 'starting', why: 'restarting' };
+    this._tell();
+  }
+
+  /** Ends everything. */
+  dispose(): void {
+    this._connector?.dispose();
+    this._connector = null;
+    Signal.clearData(this);
+  }
+
+  private _followNone(next: IFollowedKernel | null): void {
+    this.kernelId = null;
+    this.state =
+      next === null
+        ? { kind: 'no-notebook' }
+        : next.starting
+          ? { kind: 'starting', why: 'starting' }
+          : { kind: 'no-kernel' };
+    const last = next === null ? undefined : this._lastKernels.get(next.owner);
+    if (last !== undefined && this.state.kind === 'no-kernel') {
+      this._memory = this._recall(last);
+      this._retire('shut-down');
+    }
+    this._tell();
+    this._marksChanged.emit();
+  }
+
+  private _greet(hello: IHello): void {
+    this.notice = null;
+    this._takeMarks(hello.marks, true);
+    if (hello.state !== null) {
+      this._remember(hello.state);
+    }
+    if (hello.live !== null) {
+      this._takeLive(hello.live);
+    }
+    this._dock(hello.model_id, hello.waits);
+  }
+
+  private _dock(modelId: string | null, why: string): void {
+    if (modelId === null) {
+      this.state = { kind: 'waiting', sentence: why };
+      return;
+    }
+    this.past = null;
+    if (this._memory !== null) {
+      this._memory.past = null;
+    }
+    this._modelId = modelId;
+    this.state = this._followed?.hasWidgets ? { kind: 'ready', modelId } : { kind: 'no-widgets' };
+  }
+
+  private _weighWidgets(): void {
+    const has = this._followed?.hasWidgets;
+    if (this.state.kind === 'no-widgets' && has && this._modelId !== null) {
+      this._dock(this._modelId, '');
+      this._tell();
+    }
+  }
+
+  private _takeLive(live: ILive): void {
+    this.lastLive = live;
+    this.live = live.running ? live : null;
+    this.liveAt = this._now();
+  }
+
+  private _remember(state: IState): void {
+    if (this._memory !== null) {
+      this._memory.present = state;
+    }
+  }
+
+  private _takeMarks(marks: IMark[], whole: boolean): void {
+    const all = whole ? new Map<string, IMark>() : new Map(this.marks);
+    for (const mark of marks) {
+      all.set(markKey(mark), mark);
+    }
+    this.marks = all;
+    this._marksChanged.emit();
+  }
+
+  private _clearMarks(): void {
+    if (this.marks.size > 0) {
+      this.marks = new Map();
+      this._marksChanged.emit();
+    }
+  }
+
+  private _retire(how: Ending): void {
+    const memory = this._memory;
+    if (memory?.present) {
+      memory.past = { state: memory.present, how };
+      memory.present = null;
+    }
+    this.past = memory?.past ?? null;
+  }
+
+  private _endLive(): void {
+    this.live = null;
+    this.lastLive = null;
+  }
+
+  private _forget(): void {
+    this.live = this.lastLive = this.past = this.notice = this._memory = this._modelId = null;
+    this.marks = new Map();
+  }
+
+  private _recall(kernelId: string): IMemory {
+    const found = this._memories.get(kernelId) ?? { present: null, past: null };
+    this._memories.delete(kernelId);
+    this._memories.set(kernelId, found);
+    for (const oldest of this._memories.keys()) {
+      if (this._memories.size <= MOST_KERNELS) {
+        break;
+      }
+      this._memories.delete(oldest);
+    }
+    return found;
+  }
+
+  private _tell(): void {
+    this._changed.emit();
+  }
+
+  private _followed: IFollowedKernel | null = null;
+  private _connector: IConnector | null = null;
+  private _memory: IMemory | null = null;
+  private _modelId: string | null = null;
+  private _memories = new Map<string, IMemory>();
+  private _lastKernels = new WeakMap<object, string>();
+  private _changed = new Signal<this, void>(this);
+  private _marksChanged = new Signal<this, void>(this);
+}
