@@ -15,6 +15,7 @@ from nbmem.panel.columns import (
     one_line,
     track,
 )
+from nbmem.panel.jumps import place_of
 from nbmem.render.palette import letter_of
 from nbmem.render.scale import cell_label, cell_title
 from nbmem.render.stacks import REST, Shown, rest_word, stack_of
@@ -100,6 +101,7 @@ def cell_table(
         keys=[record.serial for record in newest],
         tips=[_cell_tip(record, device, units) for record in newest],
         empty="Each measured cell is a row here, the newest first.",
+        places=[place_of(record) for record in newest],
     )
 
 

@@ -1,10 +1,13 @@
-// Shows the Bokeh figure that the kernel built, and keeps it in step with the trait `data`.
+// Shows the Bokeh figure that the kernel built, and keeps it in step with the kernel's bars.
 // BokehJS comes from the kernel, once a page and version, as a binary message: nothing is fetched
 // from the network and nothing of it is saved in the notebook.
 
 const PAGE = (window.__nbmem_bokeh ??= new Map());
-const BAR_LEAST_WIDTH = 6;
-const LABEL_WIDTH = 56;
+const TALL_FROM = 560;
+const TALLER = 1.4;
+// The pointer that scrolls a page by its wheel comes over the chart without wanting it.
+const SCROLL_ENDS = 400;
+const KEYS = "arrow keys choose a bar, plus and minus zoom, Escape shows the newest cells";
 
 function loaded(version) {
   return window.Bokeh?.[version] ?? (window.Bokeh?.version === version ? window.Bokeh : undefined);
@@ -54,45 +57,82 @@ function addScript(buffer, version, waiting) {
   document.head.append(script);
 }
 
-// What the pointer reads of a bar: a line a part, sent as a digit a part.
-function partWords(data) {
-  const lines = (digits) => [...digits].map((digit) => data.part_words[digit]).join("\n");
-  return data.columns.parts.map(lines);
+function make(tag, className, parent, attributes = {}) {
+  const node = document.createElement(tag);
+  node.className = className;
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  parent.append(node);
+  return node;
 }
 
 class ChartView {
   constructor(model, el) {
     this.model = model;
-    this.el = document.createElement("div");
-    this.el.className = "nbmem-chart";
-    this.el.style.minHeight = `${model.get("height")}px`;
-    this.el.setAttribute("role", "img");
-    this.el.setAttribute("aria-label", model.get("label"));
-    this.words = document.createElement("div");
-    this.words.className = "nbmem-empty";
-    this.place = document.createElement("div");
-    this.el.append(this.words, this.place);
-    el.append(this.el);
+    this.stream = new RowStream();
+    this.zoom = new Zoom();
     this.gone = false;
+    this.build(el);
     this.listen();
     model.send({ type: "hello" });
     this.start();
   }
 
+  build(el) {
+    this.el = make("div", "nbmem-chart", el);
+    const line = make("div", "nbmem-sight", this.el);
+    this.sight = make("span", "nbmem-sight-words", line);
+    this.buttons = ["all", "newest"].map((mode) => {
+      const title = mode === "all" ? "Show all cells" : "Show the newest cells, and follow them";
+      const button = make("button", "nbmem-sight-button", line, { type: "button", title });
+      button.textContent = mode;
+      button.addEventListener("click", () => this.show(mode));
+      return button;
+    });
+    this.words = make("div", "nbmem-empty", this.el);
+    // Letters typed here must not be notebook commands.
+    this.place = make("div", "nbmem-plot", this.el, {
+      role: "slider",
+      tabindex: "0",
+      "aria-label": `${this.model.get("label")}: ${KEYS}`,
+      "data-lm-suppress-shortcuts": "true",
+    });
+    this.place.style.minHeight = `${this.model.get("height")}px`;
+  }
+
   listen() {
-    this.onMessage = (message, buffers) => {
-      if (message.type === "bokehjs") runScript(buffers[0], this.model.get("version"));
-    };
-    this.onData = () => this.apply();
+    this.onMessage = (message, buffers) => this.receive(message, buffers);
     this.onSelected = () => this.showSelected();
     this.model.on("msg:custom", this.onMessage);
-    this.model.on("change:data", this.onData);
     this.model.on("change:selected", this.onSelected);
     this.resizing = new ResizeObserver(() => this.fit());
     this.resizing.observe(this.el);
     this.theming = new MutationObserver(() => this.dress());
     this.theming.observe(document.body, { attributes: true });
     this.theming.observe(document.documentElement, { attributes: true });
+    this.onScroll = (event) => {
+      if (!this.place.contains(event.target)) this.scrolledAt = event.timeStamp;
+    };
+    document.addEventListener("wheel", this.onScroll, { capture: true, passive: true });
+    this.place.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
+    this.place.addEventListener("pointerdown", (event) => this.takeTool(event), true);
+    this.place.addEventListener("dblclick", () => this.show("newest"));
+    this.place.addEventListener("keydown", (event) => this.key(event));
+  }
+
+  receive(message, buffers) {
+    if (message.type === "bokehjs") return runScript(buffers[0], this.model.get("version"));
+    if (message.type !== "rows") return;
+    const before = this.stream.lists.keys;
+    if (this.stream.take(buffers[0])) this.follow(before ?? []);
+    else if (this.stream.lacking) this.model.send({ type: "hello" });
+  }
+
+  // What somebody looks at stays where it is, though older bars leave and newer ones come.
+  follow(before) {
+    const now = this.stream.lists.keys;
+    const dropped = before.length ? before.indexOf(now[0]) : 0;
+    this.zoom.follow(now.length, dropped < 0 ? null : dropped);
+    this.apply();
   }
 
   async start() {
@@ -113,6 +153,7 @@ class ChartView {
   find() {
     const views = this.views.roots ?? Object.values(this.views);
     this.doc = views[0].model.document;
+    this.plotView = views[0];
     const named = (name) => this.doc.get_model_by_name(name);
     this.plot = named("nbmem-history");
     this.source = named("nbmem-cells");
@@ -123,57 +164,161 @@ class ChartView {
     this.xAxis = named("nbmem-cells-axis");
     this.yAxis = named("nbmem-bytes-axis");
     this.peaks = named("nbmem-peaks");
+    this.brush = named("nbmem-brush");
+    this.pan = named("nbmem-pan");
     this.source.selected.properties.indices.change.connect(() => this.tapped());
+    for (const end of ["start", "end"]) {
+      this.xRange.properties[end].change.connect(() => this.moved());
+    }
     this.dress();
   }
 
   say() {
-    const waiting = this.doc ? "" : "The chart comes as soon as the kernel is free …";
-    const words = this.count() === 0 ? this.model.get("empty") : waiting;
+    const told = this.stream.number > 0;
+    const waiting = this.doc && told ? "" : "The chart comes as soon as the kernel is free …";
+    const words = told && this.count === 0 ? this.model.get("empty") : waiting;
     this.words.textContent = this.trouble ?? words;
     this.words.hidden = !this.words.textContent;
     this.place.style.visibility = this.words.hidden ? "visible" : "hidden";
+    this.saySight();
   }
 
-  count() {
-    return (this.model.get("data").labels ?? []).length;
+  saySight() {
+    const seen = this.words.hidden && this.count > 0;
+    const { cell } = this.stream.lists;
+    const [first, last] = this.zoom.bars;
+    const part = () => `${cell[first]} to ${cell[last]} of ${this.count.toLocaleString("en")} cells`;
+    const words = this.zoom.showsAll ? "Drag to zoom in." : seen && part();
+    this.sight.textContent = seen ? words : "";
+    const [all, newest] = this.buttons;
+    all.hidden = !seen || this.zoom.showsAll;
+    newest.hidden = !seen || this.zoom.mode === "newest" || (this.zoom.showsAll && this.roomForAll());
+  }
+
+  roomForAll() {
+    return this.zoom.newest.start <= this.zoom.whole.start;
+  }
+
+  get count() {
+    return this.stream.lists.keys?.length ?? 0;
   }
 
   apply() {
     this.say();
-    if (!this.doc || this.count() === 0) return;
-    const data = this.model.get("data");
-    const following = this.shown === undefined || this.xRange.end >= this.shown - 0.5;
-    this.source.data = { ...data.columns, part_words: partWords(data) };
-    this.xAxis.major_label_overrides = new Map(data.labels.map((label, x) => [x, label]));
-    this.yAxis.axis_label = data.unit;
-    this.yRange.setv({ start: 0, end: data.top });
-    const capacity = { visible: data.capacity !== null };
-    this.capacity.setv({ ...capacity, location: data.capacity ?? 0 });
-    this.capacityText.setv({ ...capacity, y: data.capacity ?? 0, text: data.capacity_text });
-    this.shown = data.labels.length;
-    if (following) this.fit();
+    if (!this.doc || this.count === 0) return;
+    const { head, lists } = this.stream;
+    const { keys, places, ...columns } = lists;
+    const x = keys.map((_, at) => at);
+    const words = (digits) => [...digits].map((digit) => head.part_words[digit]).join("\n");
+    this.source.data = { ...columns, x, serial: keys, part_words: columns.parts.map(words) };
+    this.yAxis.axis_label = head.unit;
+    this.yRange.setv({ start: 0, end: head.top });
+    const capacity = { visible: head.capacity !== null };
+    this.capacity.setv({ ...capacity, location: head.capacity ?? 0 });
+    this.capacityText.setv({ ...capacity, y: head.capacity ?? 0, text: head.capacity_text });
+    this.fit();
     this.showSelected();
   }
 
-  // As many of the newest cells as have room; earlier ones come by dragging.
   fit() {
     const width = this.el.clientWidth - 50;
-    if (!this.doc || !this.shown || width <= 0) return;
-    const room = Math.max(8, Math.floor(width / BAR_LEAST_WIDTH));
-    const bars = Math.min(this.shown, room);
-    const labels = Math.max(2, Math.floor(width / LABEL_WIDTH));
-    const step = Math.ceil(bars / labels);
-    const ticks = [];
-    for (let x = this.shown - 1; x >= 0; x -= step) ticks.unshift(x);
+    if (!this.doc || !this.count || width <= 0) return;
+    const height = this.model.get("height");
+    this.plot.height = width < TALL_FROM ? height : Math.round(height * TALLER);
+    this.zoom.resize(width);
+    this.draw();
+  }
+
+  draw() {
+    const { start, end, ticks } = this.zoom;
+    this.xAxis.major_label_overrides = new Map(ticks.map((x) => [x, this.stream.lists.cell[x]]));
     this.xAxis.ticker.ticks = ticks;
-    // A few cells keep the bars of many: one bar as wide as the chart reads as a background.
-    const span = Math.max(bars, 8);
-    const end = this.shown - 0.4 + (span - bars);
-    // One after the other: a range keeps itself within the bounds it has at that moment.
-    this.xRange.bounds = null;
-    this.xRange.setv({ start: end - span - 0.2, end });
-    this.xRange.bounds = [-0.6, Math.max(end, span - 0.4)];
+    this.placing = true;
+    this.xRange.setv({ start, end });
+    this.placing = false;
+    this.saySight();
+  }
+
+  show(mode) {
+    this.zoom.reset(mode);
+    if (this.doc && this.count) this.draw();
+  }
+
+  // Bokeh's own tools moved the range: the brush, or dragging with Shift.
+  moved() {
+    if (this.placing || this.moving) return;
+    this.moving = true;
+    // Both ends are set one after the other.
+    queueMicrotask(() => {
+      this.moving = false;
+      if (this.gone) return;
+      this.zoom.choose(this.xRange.start, this.xRange.end);
+      this.draw();
+    });
+  }
+
+  takeTool(event) {
+    if (!this.doc) return;
+    this.pan.active = event.shiftKey;
+    this.brush.active = !event.shiftKey;
+  }
+
+  wheel(event) {
+    if (!this.doc || !this.count || event.deltaY === 0) return;
+    const scrolling = event.timeStamp - (this.scrolledAt ?? -Infinity) < SCROLL_ENDS;
+    if (scrolling) this.scrolledAt = event.timeStamp;
+    const whole = this.zoom.whole;
+    const nothingLeft = event.deltaY > 0 && this.zoom.end - this.zoom.start >= whole.end - whole.start;
+    if (scrolling || nothingLeft) return;
+    event.preventDefault();
+    const frame = this.plotView.frame.bbox;
+    const share = (event.clientX - this.place.getBoundingClientRect().left - frame.left) / frame.width;
+    const at = this.zoom.start + Math.min(Math.max(share, 0), 1) * (this.zoom.end - this.zoom.start);
+    this.zoom.scale(event.deltaY > 0 ? 1.25 : 0.8, at);
+    this.draw();
+  }
+
+  key(event) {
+    if (!this.doc || !this.count || event.ctrlKey || event.metaKey || event.altKey) return;
+    const steps = { ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity };
+    const scales = { "+": 0.8, "=": 0.8, "-": 1.25 };
+    if (event.key in steps) this.step(steps[event.key]);
+    else if (event.key in scales) this.scale(scales[event.key]);
+    else if (event.key === "Escape") this.show("newest");
+    else if (event.key === "Enter") this.jumpTo(this.at);
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  }
+
+  // Position of the chosen bar, or -1.
+  get at() {
+    return (this.stream.lists.keys ?? []).indexOf(this.model.get("selected"));
+  }
+
+  step(by) {
+    const unchosen = this.at < 0 && Math.abs(by) === 1;
+    const next = unchosen ? this.zoom.bars[1] : this.at + by;
+    const at = Math.max(0, Math.min(this.count - 1, next));
+    this.zoom.reveal(at);
+    this.draw();
+    this.choose(at);
+  }
+
+  scale(factor) {
+    const { start, end } = this.zoom;
+    this.zoom.scale(factor, this.at < 0 ? (start + end) / 2 : this.at);
+    this.draw();
+  }
+
+  choose(at) {
+    this.model.set("selected", at === undefined ? null : this.stream.lists.keys[at]);
+    this.model.save_changes();
+  }
+
+  jumpTo(at) {
+    const place = this.stream.lists.places[at];
+    if (place && JUMPS()) jump(this.place, place);
   }
 
   dress() {
@@ -197,17 +342,32 @@ class ChartView {
 
   showSelected() {
     if (!this.doc) return;
-    const at = (this.source.data.serial ?? []).indexOf(this.model.get("selected"));
+    const at = this.at;
     this.telling = true;
     this.source.selected.indices = at < 0 ? [] : [at];
     this.telling = false;
+    this.tellValue(at);
+  }
+
+  // What a screen reader says of the chosen bar.
+  tellValue(at) {
+    const { cell, title, peak_text, after_text } = this.stream.lists;
+    const told = { "aria-valuemin": 1, "aria-valuemax": this.count };
+    if (at >= 0) {
+      told["aria-valuenow"] = at + 1;
+      told["aria-valuetext"] = `${cell[at]} ${title[at]}, peak ${peak_text[at]}, end ${after_text[at]}`;
+    }
+    for (const [name, value] of Object.entries(told)) this.place.setAttribute(name, value);
+    if (at >= 0) return;
+    this.place.removeAttribute("aria-valuenow");
+    this.place.setAttribute("aria-valuetext", "no bar is chosen");
   }
 
   tapped() {
     if (this.telling) return;
     const [at] = this.source.selected.indices;
-    this.model.set("selected", at === undefined ? null : this.source.data.serial[at]);
-    this.model.save_changes();
+    this.choose(at);
+    if (at !== undefined) this.jumpTo(at);
   }
 
   clear() {
@@ -221,8 +381,8 @@ class ChartView {
     this.gone = true;
     this.resizing.disconnect();
     this.theming.disconnect();
+    document.removeEventListener("wheel", this.onScroll, { capture: true });
     this.model.off("msg:custom", this.onMessage);
-    this.model.off("change:data", this.onData);
     this.model.off("change:selected", this.onSelected);
     this.clear();
   }

@@ -13,6 +13,7 @@ from nbmem.units import column_unit
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from nbmem.panel.jumps import CellPlace
     from nbmem.units import Units
 
 LONGEST_TEXT = 120
@@ -34,7 +35,7 @@ class Column:
     label: str
     tip: str
     kind: str
-    """`name`, `text`, `figure`, `quiet`, `badge` or `bar`."""
+    """`name`, `text`, `figure`, `quiet`, `letter` or `bar`."""
     width: str
     """A CSS grid track."""
     text: list[str]
@@ -88,11 +89,34 @@ class TableData:
     """Keys of groups whose parts are rows too."""
     palette: list[list[str]] = field(default_factory=lambda: list(PALETTE))
     """Letter, colour, ink and word of each category."""
+    places: list[CellPlace | None] | None = None
+    """The cell of each row, for pages that can go there; None where rows are of no cell."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """Returns the fields as a dict that `json.dumps` takes."""
-        columns = [shallow_dict(column) for column in self.columns]
-        return {**shallow_dict(self), "columns": columns, "asked": shallow_dict(self.asked)}
+    def head(self) -> dict[str, Any]:
+        """Returns what is said once, as a dict that `json.dumps` takes."""
+        told = shallow_dict(self)
+        columns = [_split(column)[0] for column in self.columns]
+        rows = {name: told.pop(name) for name in _ROWS}
+        of_cells = any(rows["places"] or ())
+        told |= {"of_cells": of_cells, "asked": shallow_dict(self.asked)}
+        return {**told, "columns": columns}
+
+    def lists(self) -> dict[str, list[Any]]:
+        """Returns what has an entry a row, but for the keys: a column's as `0.text`."""
+        lists = {name: getattr(self, name) for name in _ROWS if name != "keys"}
+        for index, column in enumerate(self.columns):
+            lists |= {f"{index}.{name}": values for name, values in _split(column)[1].items()}
+        return {name: values for name, values in lists.items() if values is not None}
+
+
+_ROWS = ("keys", "tips", "parents", "places")
+_CELLS = ("text", "sort", "alarm", "bars")
+
+
+def _split(column: Column) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Returns what a column says once, and its lists."""
+    told = shallow_dict(column)
+    return told, {name: told.pop(name) for name in _CELLS}
 
 
 def shallow_dict(record: Any) -> dict[str, Any]:
@@ -133,7 +157,7 @@ def floats(values: Iterable[int | None]) -> list[float | None]:
 def badge_column(categories: Sequence[str], tip: str = "What it is for") -> Column:
     """Returns the letters of `categories`; an empty one has none."""
     letters = [letter_of(word) if word else "" for word in categories]
-    return Column("kind", tip, "badge", "5ch", letters, id="category")
+    return Column("kind", tip, "letter", "5ch", letters, id="category")
 
 
 def bar_parts(by_category: Mapping[str, int], most: int) -> Parts:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
+from nbmem.panel.jumps import jump_html
 from nbmem.panel.words import FONT
 from nbmem.render.palette import NEUTRAL
 
@@ -12,10 +13,11 @@ if TYPE_CHECKING:
     from nbmem.panel.columns import Column, TableData
 
 
-def table_html(data: TableData, *, narrow: bool = False) -> str:
+def table_html(data: TableData, *, narrow: bool = False, jumps: bool = False) -> str:
     """Returns a table as HTML, inline styles only, every text escaped.
 
-    `narrow` leaves out what the panel's own table shows only where there is room.
+    `narrow` leaves out what the panel's own table shows only where there is room; with `jumps` a
+    row has a button that goes to its cell, which a page shows that knows where cells are.
     """
     if not data.keys:
         return f'<div style="{FONT}line-height:24px">{escape(data.empty)}</div>'
@@ -27,12 +29,17 @@ def table_html(data: TableData, *, narrow: bool = False) -> str:
     rows = "".join(
         f'<tr title="{escape(data.tips[row])}">'
         + "".join(_body_cell(data, column, row) for column in columns)
+        + (_jump_cell(data, row) if jumps else "")
         + "</tr>"
         for row in range(len(data.keys))
     )
     style = f"{FONT}border-collapse:collapse;table-layout:auto;width:100%;line-height:20px;"
     head, body = f"<thead><tr>{head}</tr></thead>", f"<tbody>{rows}</tbody>"
     return f'<table style="{style}">{head}{body}</table>'
+
+
+def _jump_cell(data: TableData, row: int) -> str:
+    return f'<td style="padding:0">{jump_html(data.places[row])}</td>' if data.places else ""
 
 
 def _body_cell(data: TableData, column: Column, row: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nbmem.panel.columns import ELASTIC, Column, TableData, figures, floats, one_line, track
+from nbmem.panel.jumps import CellPlaces
 from nbmem.render.leak_words import words_of_code
 from nbmem.units import format_bytes, format_count
 
@@ -23,7 +24,9 @@ def cell_of(leak: Leak) -> str:
     return "" if leak.created_by is None else f"[{leak.created_by}]"
 
 
-def leak_table(keys: Sequence[int], leaks: Sequence[Leak], units: Units) -> TableData:
+def leak_table(
+    keys: Sequence[int], leaks: Sequence[Leak], units: Units, found: CellPlaces | None = None
+) -> TableData:
     """Returns the table of leaks, in the order given."""
     keys, leaks, rest = keys[:MOST_ROWS], leaks[:MOST_ROWS], leaks[MOST_ROWS:]
     sizes = figures([leak.bytes for leak in leaks], units)
@@ -45,8 +48,10 @@ def leak_table(keys: Sequence[int], leaks: Sequence[Leak], units: Units) -> Tabl
         tip = "Where most of its bytes are"
         device = Column("device", tip, "quiet", track(devices), devices, id="device", wide=True)
         columns.insert(3, device)
+    found = found or CellPlaces()
     return TableData(
         columns=columns,
+        places=[found.of_leak(leak) for leak in leaks],
         keys=list(keys),
         tips=[leak_tip(leak, units) for leak in leaks],
         empty="",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -17,7 +16,9 @@ from nbmem.panel.columns import (
     one_line,
     track,
 )
+from nbmem.panel.jumps import CellPlaces
 from nbmem.panel.live import is_plain
+from nbmem.panel.rows import RowStream
 from nbmem.render.names import nameless_alone
 from nbmem.totals import device_of
 from nbmem.units import column_unit, format_bytes, format_count, format_share
@@ -51,19 +52,19 @@ def shape_text(storage: StorageRecord) -> str:
     return f"[{', '.join(map(str, storage.shape))}]"
 
 
-def live_table(live: LiveList, units: Units) -> TableData:
+def live_table(live: LiveList, units: Units, cells: CellPlaces | None = None) -> TableData:
     """Returns the table of what was asked for: as many rows as a message may have."""
     lines = live.lines()
     rows = MOST_ROWS
     while True:
-        data = _table(lines, live, units, rows)
-        size = len(json.dumps(data.to_dict(), separators=(",", ":"), ensure_ascii=False).encode())
+        data = _table(lines, live, units, rows, cells or CellPlaces())
+        size = len(RowStream().follow(data.keys, data.head(), data.lists()))
         if size <= MOST_BYTES or rows <= 1:
             return data
         rows = max(1, min(rows - 1, int(0.95 * len(data.keys) * MOST_BYTES / size)))
 
 
-def _table(lines: Lines, live: LiveList, units: Units, rows: int) -> TableData:
+def _table(lines: Lines, live: LiveList, units: Units, rows: int, cells: CellPlaces) -> TableData:
     """Returns the table of at most `rows` rows.
 
     Where every storage has room and the filter is words, the page filters and sorts by itself: it
@@ -82,6 +83,9 @@ def _table(lines: Lines, live: LiveList, units: Units, rows: int) -> TableData:
         complete=local,
         asked=asked,
         opened=sorted(live.opened) if asked.by else None,
+        places=[
+            None if line.storage is None else cells.of_storage(line.storage) for line in listed
+        ],
     )
 
 

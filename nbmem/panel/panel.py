@@ -22,7 +22,7 @@ from nbmem.panel.places import places_aside, places_html
 from nbmem.panel.plain import PlainBody
 from nbmem.panel.plan_box import HIDDEN, SHOWN, button
 from nbmem.panel.redraw import Throttle
-from nbmem.panel.section import Section
+from nbmem.panel.section import Section, two_columns
 from nbmem.panel.snapshot import Snapshot, Wanted, take_snapshot
 from nbmem.panel.static import clock_text, copy_text
 from nbmem.totals import places_by_category
@@ -87,7 +87,9 @@ class Panel:
         self._build_sections()
         style = HTML(STYLE, layout=Layout(display=HIDDEN))
         first, second, *others = (each.widget for each in self._sections)
-        parts = [top, first, second, self._acts.line, *others, self._rescue, style]
+        above = two_columns([first], [second, self._acts.line])
+        below = two_columns(others[:2], others[2:])
+        parts = [top, above, below, self._rescue, style]
         self.widget = VBox(parts)
         self.widget.add_class("nbmem-panel")
 

@@ -96,7 +96,7 @@ class PlainBody:
         """Draws the table of cells, with what their bars would be made of."""
         records = snapshot.records[-MOST_CELLS:]
         cells = cell_table(records, snapshot.device, snapshot.units, snapshot.shown)
-        inner = table_html(cells, narrow=True)
+        inner = table_html(cells, narrow=True, jumps=True)
         legend = legend_html(records, snapshot.device, snapshot.shown)
         self._cells.value = f'<div style="max-height:190px;overflow:auto">{inner}</div>{legend}'
 

@@ -9,6 +9,7 @@ from ipywidgets import HTML, VBox
 from nbmem.panel.cell_columns import cell_sentence, cell_table, stack_sentence
 from nbmem.panel.chart import Chart
 from nbmem.panel.crumbs import Crumbs
+from nbmem.panel.jumps import CellPlaces, place_of
 from nbmem.panel.leak_columns import leak_table
 from nbmem.panel.legend import detail_html, legend_html
 from nbmem.panel.live import GROUP_CHOICES
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from nbmem.panel.live import LiveList
     from nbmem.panel.modules import ModuleWalk
     from nbmem.panel.snapshot import Snapshot
+    from nbmem.records import CellRecord
 
 NO_CELLS = "Run a cell with %%gpumem, or switch on %gpumem on: each measured cell is a bar here."
 
@@ -84,7 +86,8 @@ class RichBody:
         if self._is_drawn("history", facts):
             return
         units, device, records = snapshot.units, snapshot.device, snapshot.records
-        self.chart.show(chart_data(records, device, units, snapshot.shown))
+        places = {record.serial: place_of(record) for record in records}
+        self.chart.show(chart_data(records, device, units, snapshot.shown), places)
         self.legend.value = legend_html(records, device, snapshot.shown)
         self.cells.show(cell_table(records, device, units))
         self._show_detail()
@@ -105,7 +108,8 @@ class RichBody:
         """Draws the table of leaks; where there is none, no table."""
         found = self._found
         self.leaks.layout.display = None if found.leaks else "none"
-        self.leak_rows.show(leak_table(found.keys, found.leaks, snapshot.units))
+        cells = CellPlaces(snapshot.records)
+        self.leak_rows.show(leak_table(found.keys, found.leaks, snapshot.units, cells))
         if self.leak_rows.selected != found.rows:
             self.leak_rows.selected = found.rows
 
@@ -117,7 +121,8 @@ class RichBody:
     # Live storages.
 
     def _show_tensors(self, snapshot: Snapshot) -> None:
-        self.tensors.show(live_table(self._live, snapshot.units))
+        cells = CellPlaces(snapshot.records)
+        self.tensors.show(live_table(self._live, snapshot.units, cells))
         if self.tensors.selected != self._live.rows:
             self.tensors.selected = self._live.rows
 
@@ -173,8 +178,12 @@ class RichBody:
 
     def _show_detail(self) -> None:
         serial = self.cells.selected[0] if self.cells.selected else None
-        sentence = "" if self._snapshot is None else chosen_cell(serial, self._snapshot)
-        self.detail.value = detail_html(sentence)
+        snapshot = self._snapshot
+        record = None if snapshot is None else chosen_record(serial, snapshot)
+        if snapshot is None or record is None:
+            self.detail.value = detail_html("")
+        else:
+            self.detail.value = detail_html(told_cell(record, snapshot), place_of(record))
 
     def _bar_chosen(self, change: Any) -> None:
         keys = [] if change["new"] is None else [change["new"]]
@@ -182,11 +191,14 @@ class RichBody:
             self.cells.selected = keys
 
 
-def chosen_cell(serial: int | None, snapshot: Snapshot) -> str:
-    """Returns the sentence about the chosen cell; empty where none is."""
-    for record in snapshot.records:
-        if record.serial == serial:
-            told = cell_sentence(record, snapshot.device, snapshot.units)
-            parts = stack_sentence(record, snapshot.device, snapshot.units, snapshot.shown)
-            return f"{told} · {parts}" if parts else told
-    return ""
+def chosen_record(serial: int | None, snapshot: Snapshot) -> CellRecord | None:
+    """Returns the record of the chosen row; None where none is."""
+    found = (record for record in snapshot.records if record.serial == serial)
+    return next(found, None)
+
+
+def told_cell(record: CellRecord, snapshot: Snapshot) -> str:
+    """Returns the sentence about a cell, and what its bar is made of."""
+    told = cell_sentence(record, snapshot.device, snapshot.units)
+    parts = stack_sentence(record, snapshot.device, snapshot.units, snapshot.shown)
+    return f"{told} · {parts}" if parts else told

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ipywidgets import HTML, Box, Button, Layout, VBox
 
+from nbmem.panel.jumps import CSS as JUMP_CSS
 from nbmem.panel.words import aside_html
 
 if TYPE_CHECKING:
@@ -14,7 +15,8 @@ if TYPE_CHECKING:
     from ipywidgets import Widget
 
 OPEN, CLOSED = "nbmem-open", "nbmem-closed"
-CSS = """
+CSS = (
+    """
 .nbmem-panel .nbmem-section { border-top: 1px solid var(--jp-border-color2, rgba(128,128,128,.4)); }
 .nbmem-panel button.nbmem-title {
   flex: 0 1 auto; width: auto; max-width: 100%; height: 28px; min-width: 0;
@@ -45,7 +47,18 @@ CSS = """
 .nbmem-panel .nbmem-crumbs button:not(:first-child)::before {
   content: "›"; content: "›" / ""; padding-right: 6px; color: var(--jp-ui-font-color2, GrayText);
 }
+.nbmem-panel .nbmem-columns { display: flex; flex-flow: row wrap; gap: 0 24px; overflow: visible; }
+.nbmem-panel .nbmem-columns > * { flex: 1 1 430px; min-width: 0; overflow: visible; }
 """
+    + JUMP_CSS
+)
+
+
+def two_columns(left: Sequence[Widget], right: Sequence[Widget]) -> Box:
+    """Returns two columns, where there is room; elsewhere the right one stands below the left."""
+    columns = Box([VBox(list(left)), VBox(list(right))])
+    columns.add_class("nbmem-columns")
+    return columns
 
 
 class Section:

@@ -41,6 +41,7 @@ class TableView {
     this.model = model;
     this.uid = `nbmem-table-${++tablesMade}`;
     this.data = { columns: [], keys: [], tips: [], unlisted: "", empty: WAITING, complete: true };
+    this.stream = new RowStream();
     this.order = [];
     this.asked = { filter: "", by: "", sort: "", turn: 1 };
     this.active = -1;
@@ -118,7 +119,12 @@ class TableView {
   receive(message, buffers) {
     if (message.type !== "rows") return;
     const first = this.data.empty === WAITING;
-    this.data = JSON.parse(new TextDecoder().decode(buffers[0]));
+    if (!this.stream.take(buffers[0])) {
+      if (this.stream.lacking) this.model.send({ type: "hello" });
+      return;
+    }
+    this.data = this.readRows();
+    this.root.classList.toggle("nbmem-jumps", this.data.of_cells);
     if (!this.asking && (first || !this.data.complete)) this.adopt(this.data.asked);
     this.root.style.setProperty("--nbmem-wide", this.tracks((column) => column.width));
     const narrow = (column) => (column.wide ? null : (column.narrow ?? column.width));
@@ -126,6 +132,15 @@ class TableView {
     this.grid.setAttribute("aria-colcount", this.data.columns.length);
     this.drawHeader();
     this.arrange();
+  }
+
+  readRows() {
+    const { head, lists } = this.stream;
+    const columns = head.columns.map((column, index) => {
+      const cells = ["text", "sort", "alarm", "bars"].map((name) => [name, lists[`${index}.${name}`]]);
+      return { ...column, ...Object.fromEntries(cells) };
+    });
+    return { ...head, ...lists, columns };
   }
 
   // Another view of this table, or a page before this one, asked for these rows.
@@ -138,7 +153,8 @@ class TableView {
 
   tracks(width) {
     const box = this.model.get("multiple") ? ["20px"] : [];
-    return [...box, ...this.data.columns.map(width).filter(Boolean)].join(" ");
+    const tracks = [...box, ...this.data.columns.map(width).filter(Boolean)];
+    return `${tracks.join(" ")} var(--nbmem-jump-track)`;
   }
 
   drawHeader() {
@@ -205,8 +221,11 @@ class TableView {
     const shown = this.model.get("visible_rows") + 2 * SPARE_ROWS;
     const selected = new Set(this.model.get("selected"));
     const rows = this.order.slice(first, first + shown);
+    const held = document.activeElement?.closest?.(".nbmem-row");
+    const focused = held && this.spacer.contains(held) ? held.dataset.key : null;
     this.spacer.style.height = `${this.order.length * ROW_HEIGHT}px`;
     this.spacer.replaceChildren(...rows.map((row, i) => this.rowNode(row, first + i, selected)));
+    if (focused) this.spacer.querySelector(`[data-key="${focused}"] .nbmem-jump`)?.focus();
     if (this.model.get("fits")) this.fit();
     this.grid.setAttribute("aria-rowcount", this.order.length + 1);
     if (this.active < 0) this.grid.removeAttribute("aria-activedescendant");
@@ -245,6 +264,7 @@ class TableView {
       "aria-rowindex": position + 2,
       "aria-selected": chosen,
       title: tips[row],
+      "data-key": keys[row],
     });
     node.style.top = `${position * ROW_HEIGHT}px`;
     if (parents) node.setAttribute("aria-level", parent ? 2 : 1);
@@ -255,7 +275,25 @@ class TableView {
       const cell = this.cellNode(node, column, row);
       if (index === 0 && parents && !parent) this.addTwist(node, cell, keys[row]);
     });
+    this.addJump(node, row, position);
     return node;
+  }
+
+  // Only the row that the keyboard is on has its button among the page's tab stops.
+  addJump(node, row, position) {
+    if (!this.data.of_cells) return;
+    const cell = make("div", "nbmem-jump-cell", node, { role: "gridcell" });
+    const place = this.data.places[row];
+    if (!place) return;
+    const words = place.number === null ? "Go to its cell" : `Go to cell [${place.number}]`;
+    const tabindex = position === Math.max(this.active, 0) ? 0 : -1;
+    const told = { type: "button", title: words, "aria-label": words, tabindex };
+    const button = make("button", "nbmem-jump", cell, { ...OWN_KEYS, ...told });
+    button.textContent = "↗";
+    button.addEventListener("click", (event) => {
+      event.stopPropagation();
+      jump(button, place);
+    });
   }
 
   addTwist(node, cell, key) {
@@ -270,20 +308,20 @@ class TableView {
     const cell = make("div", this.cellClass(column), parent, { role: "gridcell" });
     const text = column.text[row];
     if (column.kind === "name") fillName(cell, text);
-    else if (column.kind === "badge") this.fillBadge(cell, text);
+    else if (column.kind === "letter") this.fillLetter(cell, text);
     else if (column.kind === "bar") this.fillBar(cell, column.bars[row]);
     else cell.textContent = text;
     if (column.alarm?.[row]) cell.classList.add("nbmem-alarm");
     return cell;
   }
 
-  fillBadge(cell, letter) {
+  fillLetter(cell, letter) {
     const [, colour, ink] = this.data.palette.find((entry) => entry[0] === letter) ?? [];
     if (!colour) return;
-    const badge = make("span", "", cell);
-    badge.textContent = letter;
-    badge.style.background = colour;
-    badge.style.color = ink;
+    const box = make("span", "", cell);
+    box.textContent = letter;
+    box.style.background = colour;
+    box.style.color = ink;
   }
 
   fillBar(cell, parts) {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,11 +10,13 @@ import anywidget
 import traitlets
 
 from nbmem.panel.columns import Asked, TableData
+from nbmem.panel.rows import RowStream
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _HERE = Path(__file__).parent
+SCRIPT_OF_ROWS = (_HERE / "rows.js").read_text(encoding="utf-8")
 _NOTHING = TableData(columns=[], keys=[], tips=[], empty="")
 _LONGEST_FILTER = 400
 
@@ -23,7 +24,7 @@ _LONGEST_FILTER = 400
 class Table(anywidget.AnyWidget):
     """A table of `TableData`; `selected` holds the keys of the chosen rows."""
 
-    _esm = (_HERE / "table.js").read_text(encoding="utf-8")
+    _esm = SCRIPT_OF_ROWS + (_HERE / "table.js").read_text(encoding="utf-8")
     _css = (_HERE / "panel.css").read_text(encoding="utf-8")
 
     selected = traitlets.List(traitlets.Int()).tag(sync=True)
@@ -48,6 +49,7 @@ class Table(anywidget.AnyWidget):
     ) -> None:
         super().__init__(**traits)
         self._data = _NOTHING
+        self._stream = RowStream()
         self._on_hello = on_hello
         self._on_ask = on_ask
         self._on_turn = on_turn
@@ -67,15 +69,19 @@ class Table(anywidget.AnyWidget):
         # What a page filters and sorts by itself it need not be told.
         known = replace(before, asked=data.asked) if data.complete else before
         if data != known:
-            self._push()
+            self._push(self._follow())
 
-    def _push(self) -> None:
-        rows = json.dumps(self._data.to_dict(), separators=(",", ":"), ensure_ascii=False)
-        self.send({"type": "rows"}, [rows.encode(errors="replace")])
+    def _follow(self) -> bytes:
+        data = self._data
+        return self._stream.follow(data.keys, data.head(), data.lists())
+
+    def _push(self, message: bytes) -> None:
+        self.send({"type": "rows"}, [message])
 
     def _receive(self, _widget: Any, content: dict[str, Any], _buffers: Any) -> None:
         if content.get("type") == "hello":
-            self._push()
+            self._follow()
+            self._push(self._stream.whole())
             self._on_hello()
         elif content.get("type") == "ask" and self._on_ask is not None:
             self._on_ask(_asked(content))

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from bokeh.models import (
     BasicTicker,
+    BoxAnnotation,
+    BoxZoomTool,
     ColumnDataSource,
     FixedTicker,
     HoverTool,
@@ -24,7 +26,7 @@ from bokeh.plotting import figure
 
 from nbmem.records import CATEGORIES
 from nbmem.render.names import clean, shorten_middle
-from nbmem.render.palette import NEUTRAL, colour_of, letter_of
+from nbmem.render.palette import HATCHES, NEUTRAL, colour_of, ink_of, letter_of
 from nbmem.render.scale import cell_label, cell_title, chart_unit, chartable
 from nbmem.render.stacks import REST, REST_WORDS, Shown, rest_word, stack_of
 from nbmem.units import column_unit, format_bytes, format_change, format_seconds
@@ -41,6 +43,8 @@ at the foot of a chart as high as the device."""
 
 BAR_WIDTH = 0.8
 REST_ALPHA = 0.6
+HATCH_ALPHA = 0.25
+HATCH_SCALE = 8
 _LONGEST_TITLE = 60
 _PART_WORDS = (*REST_WORDS, *(f"{letter_of(word)} {word}" for word in CATEGORIES))
 _PLACES = 4
@@ -64,9 +68,14 @@ class ChartData:
     part_words: list[str]
     """What each digit in the column `parts` stands for: a bar's parts from its top to its foot."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """Returns the fields as a dict that `json.dumps` takes."""
-        return {each.name: getattr(self, each.name) for each in fields(self)}
+    def head(self) -> dict[str, Any]:
+        """Returns what is said once, as a dict that `json.dumps` takes."""
+        told = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {name: value for name, value in told.items() if name not in ("columns", "labels")}
+
+    def lists(self) -> dict[str, list[Any]]:
+        """Returns what has an entry a bar; its place from the left is the bar's own."""
+        return {name: values for name, values in self.columns.items() if name != "x"}
 
 
 def chart_data(
@@ -193,6 +202,11 @@ def _add_bars(plot: figure, source: ColumnDataSource) -> None:
         color=[NEUTRAL, *(colour_of(category) for category in CATEGORIES)],
         fill_alpha=[REST_ALPHA, *([1.0] * len(CATEGORIES))],
         nonselection_fill_alpha=[REST_ALPHA, *([1.0] * len(CATEGORIES))],
+        hatch_pattern=["blank", *(HATCHES[category] for category in CATEGORIES)],
+        hatch_color=[NEUTRAL, *(ink_of(category) for category in CATEGORIES)],
+        hatch_alpha=HATCH_ALPHA,
+        nonselection_hatch_alpha=HATCH_ALPHA,
+        hatch_scale=HATCH_SCALE,
         line_color=None,
         source=source,
     )
@@ -268,7 +282,20 @@ def _add_tools(plot: figure, source: ColumnDataSource) -> None:
     plot.add_tools(
         HoverTool(renderers=[whole], tooltips=_TIP, mode="vline", attachment="vertical"),
         TapTool(renderers=[whole]),
-        PanTool(dimensions="width"),
+        brush := BoxZoomTool(dimensions="width", overlay=_brushed(), name="nbmem-brush"),
+        PanTool(dimensions="width", name="nbmem-pan"),
+    )
+    plot.toolbar.active_drag = brush
+
+
+def _brushed() -> BoxAnnotation:
+    return BoxAnnotation(
+        fill_color=NEUTRAL,
+        fill_alpha=0.25,
+        line_color=NEUTRAL,
+        syncable=False,
+        visible=False,
+        propagate_hover=True,
     )
 
 

@@ -44,6 +44,19 @@ INKS: Final[Mapping[str, str]] = MappingProxyType(
 )
 """Category to the colour of a letter that stands on the category's own colour."""
 
+HATCHES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "parameter": "blank",
+        "buffer": "dot",
+        "gradient": "right_diagonal_line",
+        "optimizer state": "vertical_line",
+        "saved for backward": "horizontal_line",
+        "user": "left_diagonal_line",
+        "unknown": "cross",
+    }
+)
+"""Category to the pattern, by Bokeh's name of it, that a bar has where a letter has no room."""
+
 NEUTRAL: Final = "#888888"
 """For rules and empty parts of bars: as far from white as from black."""
 
