@@ -21,6 +21,7 @@ import { UUID } from '@lumino/coreutils';
 import { addCommands, CommandIDs } from './commands';
 import { Connector } from './connector';
 import { memoryIcon } from './icons';
+import { addMarks } from './marks';
 import { MemoryModel } from './model';
 import { SidePanel } from './panel';
 import type { Act } from './sentences';
@@ -114,19 +115,20 @@ function activate(
     }
     app.shell.activateById(tab.id);
   };
+  const show = () => app.shell.activateById(panel.id);
+  const jumper = addMarks({ app, model, follower, settings, trans, notebooks, statusBar, show });
   addCommands({
     app,
     model,
     trans,
     palette,
-    show: () => app.shell.activateById(panel.id),
+    show,
     open: labShell === null ? null : openTab,
-    jump: () => undefined
+    jump: place => void jumper.jumpTo(place)
   });
   if (restorer !== null && labShell !== null) {
     void restorer.restore(tabs, { command: CommandIDs.open, name: () => 'nbmem' });
   }
-  void statusBar;
 }
 
 function makeTab(content: SidePanel, label: string): MainAreaWidget<SidePanel> {
