@@ -28,13 +28,15 @@ export interface IConnector {
   dispose(): void;
 }
 
-/** Milliseconds to wait: for what an idle kernel says at once, and for a subshell. */
+/** Milliseconds to wait: for what a page knows after its first look, for an idle kernel's answer, and
+ * for a subshell. */
 export interface IPatience {
+  info: number;
   answer: number;
   subshell: number;
 }
 
-const PATIENCE: IPatience = { answer: 1_500, subshell: 3_000 };
+const PATIENCE: IPatience = { info: 500, answer: 1_500, subshell: 3_000 };
 
 /**
  * `apart`: no channel. `asking`: an attempt is on. `loading`: the button was pressed. `met`: the
@@ -100,9 +102,14 @@ export class Connector implements IConnector {
     if (turn !== this._turn) {
       return;
     }
-    if (about !== null && !/^i?python/i.test(about.language)) {
+    if (about === null) {
+      await this._kernel.info.catch(() => null); // it starts, or says nothing while a cell runs
+      if (turn === this._turn) {
+        void this._attach(true);
+      }
+    } else if (!/^i?python/i.test(about.language)) {
       this._stand({ kind: 'other-language', language: about.language });
-    } else if (about === null || this._kernel.status === 'busy') {
+    } else if (this._kernel.status === 'busy') {
       await this._attachBusy(turn, about);
     } else {
       await this._attachIdle(turn, about);
@@ -111,10 +118,13 @@ export class Connector implements IConnector {
 
   /** Says what the kernel is, by the control channel where a cell keeps it from answering. */
   private async _about(): Promise<IAbout | null> {
-    const info = await within(this._kernel.info, this._patience.answer);
-    return info !== null
-      ? { language: info.language_info.name, subshells: hasSubshells(this._kernel) }
-      : askControl(this._kernel);
+    const info = await within(this._kernel.info, this._patience.info);
+    if (info !== null) {
+      return { language: info.language_info.name, subshells: hasSubshells(this._kernel) };
+    }
+    return this._kernel.connectionStatus === 'connected'
+      ? askControl(this._kernel).catch(() => null)
+      : null;
   }
 
   private async _attachIdle(turn: number, about: IAbout): Promise<void> {
@@ -132,22 +142,19 @@ export class Connector implements IConnector {
     if (found?.target) {
       await this._open(turn, null);
     } else if (found?.loaded) {
-      this._refuse('kernel', '');
+      this._stand({ kind: 'mismatch', older: 'kernel', version: '' }); // from before the channel
     } else {
       this._stand(missing(found));
     }
   }
 
-  private async _attachBusy(turn: number, about: IAbout | null): Promise<void> {
+  /** Without subshells nothing is asked before the kernel is idle. */
+  private async _attachBusy(turn: number, about: IAbout): Promise<void> {
     this._to.stands({ kind: 'waiting', sentence: '' });
-    if (about?.subshells) {
+    if (about.subshells) {
       await this._open(turn, about);
-      return;
-    }
-    this._waits = true;
-    await this._kernel.info.catch(() => null);
-    if (turn === this._turn && this._waits && this._kernel.status === 'idle') {
-      void this._attach(true);
+    } else {
+      this._waits = true;
     }
   }
 

@@ -248,6 +248,9 @@ export class MemoryModel implements IMemoryModel, IListener {
   }
 
   private _takeLive(live: ILive): void {
+    if (this.lastLive !== null && live.taken_at < this.lastLive.taken_at) {
+      return; // it was overtaken
+    }
     this.lastLive = live;
     this.live = live.running ? live : null;
     this.liveAt = this._now();
@@ -280,6 +283,8 @@ export class MemoryModel implements IMemoryModel, IListener {
     if (memory?.present) {
       memory.past = { state: memory.present, how };
       memory.present = null;
+    } else if (memory?.past?.how === 'restarted' && how === 'died') {
+      memory.past.how = how; // JupyterLab tells of a crash as of a restart first
     }
     this.past = memory?.past ?? null;
   }
