@@ -90,12 +90,9 @@ async function control(
     return null;
   }
   const message = compose(kernel, 'control', type, content);
-  const future = kernel.sendControlMessage(
-    message as unknown as KernelMessage.IControlMessage,
-    true,
-    true
-  );
-  const reply = await within(future.done, CONTROL_PATIENCE);
+  const sent = async () =>
+    kernel.sendControlMessage(message as unknown as KernelMessage.IControlMessage, true, true).done;
+  const reply = await within(sent(), CONTROL_PATIENCE); // sending throws while not connected
   return (reply?.content ?? null) as JSONObject | null;
 }
 
