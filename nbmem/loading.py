@@ -28,12 +28,14 @@ def load(shell: InteractiveShell) -> None:
         check_torch()
     except MissingPackageError as error:
         raise UsageError(str(error)) from None
-    import_module("nbmem.session").current_session(shell)
+    session = import_module("nbmem.session").current_session(shell)
     import_module("nbmem.magics").register(shell)
+    import_module("nbmem.frontend").open_sidebar(session, shell)
 
 
 def unload(shell: InteractiveShell) -> None:
     """Leaves the shell and torch as they were; loaded again, nbmem still has its history."""
+    import_module("nbmem.frontend").close_sidebar()
     import_module("nbmem.magics").unregister(shell)
     import_module("nbmem.session").close_session(keep_history=True)
 

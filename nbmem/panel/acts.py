@@ -42,7 +42,7 @@ class Acts:
         """The answer; apart from `widget`, so that it is seen where that is closed."""
         self.turn = Turn(session, self._wait)
         self._del = button("del", words.del_tip([]), self._press_del)
-        self._collect = button("gc.collect()", "Frees what only cycles keep.", self._press_collect)
+        self._collect = button("gc.collect()", "Frees what only cycles keep.", self.collect)
         self._empty = button("empty cache", self._cache_tip, self._press_empty)
         tip, press = "Drops what is listed above.", self._press_confirm
         self._plan = PlanBox(tip, "Keep all", on_confirm=press, on_keep=self._kept)
@@ -138,7 +138,8 @@ class Acts:
         if planned:
             self.turn.take("del", lambda: self._drop(planned))
 
-    def _press_collect(self) -> None:
+    def collect(self) -> None:
+        """Runs the collector when its turn has come, and answers in the line."""
         self.turn.take("gc.collect()", lambda: self._act("gc.collect()", self._session.collect))
 
     def _press_empty(self) -> None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         Leak,
         LeakReport,
         Ledger,
+        LiveReading,
         ReclaimReport,
     )
 
@@ -37,6 +38,13 @@ class WatcherLike(Protocol):
         """Calls `callback` when a cell begins; returns the call that ends it."""
 
 
+class SamplerLike(Protocol):
+    """What reads counters while a cell runs."""
+
+    def subscribe(self, callback: Callable[[LiveReading], None]) -> Callable[[], None]:
+        """Calls `callback` with each reading, from a thread; returns the call that ends it."""
+
+
 class SessionLike(Protocol):
     """The part of a session that the panel uses.
 
@@ -55,6 +63,10 @@ class SessionLike(Protocol):
     @property
     def watcher(self) -> WatcherLike:
         """What knows of the cells that run."""
+
+    @property
+    def sampler(self) -> SamplerLike:
+        """What reads counters while one runs."""
 
     def take_inventory(self) -> Inventory:
         """Returns what is alive now."""

@@ -12,10 +12,10 @@ from nbmem.panel.acts import Acts
 from nbmem.panel.header import header_html
 from nbmem.panel.held import Held
 from nbmem.panel.leak_page import LeakPage
-from nbmem.panel.leak_words import title_of
 from nbmem.panel.leaks import LeakList
 from nbmem.panel.ledger import ledger_aside, ledger_html
 from nbmem.panel.live import LiveList
+from nbmem.panel.live_line import LiveLine
 from nbmem.panel.modules import ModuleWalk
 from nbmem.panel.outputs import STYLE, Outputs, copy_bundle, sentence_bundle, view_bundle
 from nbmem.panel.places import places_aside, places_html
@@ -24,17 +24,16 @@ from nbmem.panel.plan_box import HIDDEN, SHOWN, button
 from nbmem.panel.redraw import Throttle
 from nbmem.panel.section import Section, two_columns
 from nbmem.panel.snapshot import Snapshot, Wanted, take_snapshot
-from nbmem.panel.static import clock_text, copy_text
+from nbmem.panel.static import copy_text
+from nbmem.panel.titles import alive_title, history_aside, leak_title
 from nbmem.totals import places_by_category
-from nbmem.units import format_bytes, format_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from nbmem.panel.contract import SessionLike
     from nbmem.panel.rich import RichBody
-    from nbmem.records import Inventory, LeakReport, Ledger
-    from nbmem.units import Units
+    from nbmem.records import Inventory, Ledger
 
 BARS = [("bars: all that is alive", "alive"), ("bars: what the cell made", "stayed")]
 
@@ -48,10 +47,18 @@ class Panel:
     Args:
         session: whose history is shown and who acts.
         plain: use core ipywidgets only; so it is too where anywidget is not installed.
+        on_drawn: takes what is shown, each time that it was drawn.
     """
 
-    def __init__(self, session: SessionLike, *, plain: bool = False) -> None:
+    def __init__(
+        self,
+        session: SessionLike,
+        *,
+        plain: bool = False,
+        on_drawn: Callable[[Snapshot], None] | None = None,
+    ) -> None:
         self._session = session
+        self._on_drawn = on_drawn
         self._snapshot: Snapshot | None = None
         self._inventory: Inventory | None = None
         self._ledger: Ledger | None = None
@@ -68,11 +75,13 @@ class Panel:
         self._ends = [
             session.subscribe(self._changed),
             session.watcher.subscribe(self._say_running),
+            session.sampler.subscribe(self._live_line.show),
         ]
         self.refresh()
 
     def _build(self, plain: bool) -> None:
         self._held = Held(self._session)
+        self._live_line = LiveLine(self._session)
         self._acts = self._held.acts = Acts(self._session, self.refresh, [self._held.button])
         self._page = LeakPage(self._session, self._found, self._looked)
         self._body = self._make_body(plain)
@@ -89,7 +98,7 @@ class Panel:
         first, second, *others = (each.widget for each in self._sections)
         above = two_columns([first], [second, self._acts.line])
         below = two_columns(others[:2], others[2:])
-        parts = [top, above, below, self._rescue, style]
+        parts = [top, self._live_line.widget, above, below, self._rescue, style]
         self.widget = VBox(parts)
         self.widget.add_class("nbmem-panel")
 
@@ -136,6 +145,25 @@ class Panel:
         """Reads everything again and draws it, now."""
         self._rescan.now()
         self._redraw.now()
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        """What was drawn last."""
+        return self._snapshot
+
+    def choose_cell(self, serial: int) -> bool:
+        """Opens the history at the cell of a record; returns False where it is not there."""
+        if not self._history.is_open:
+            self._history.turn()
+        snapshot = self._snapshot
+        if snapshot is None or all(record.serial != serial for record in snapshot.records):
+            return False
+        self._body.choose_cell(serial)
+        return True
+
+    def collect(self) -> None:
+        """Does what the button `gc.collect()` does, when its turn has come."""
+        self._acts.collect()
 
     def _changed(self) -> None:
         if getattr(self._session, "closed", False):
@@ -208,6 +236,8 @@ class Panel:
                 draw()
         self._chosen()
         self._outputs.follow(snapshot)
+        if self._on_drawn is not None:
+            self._on_drawn(snapshot)
 
     def _parts(self, snapshot: Snapshot) -> list[tuple[Section, Callable[[], None]]]:
         body = self._body
@@ -222,9 +252,9 @@ class Panel:
 
     def _tell_titles(self, snapshot: Snapshot) -> None:
         units = snapshot.units
-        self._history.tell("History", _history_aside(snapshot))
-        self._alive.tell(*_alive_words(snapshot))
-        self._leaks.tell(*_leak_words(self._found.report, units))
+        self._history.tell("History", history_aside(snapshot))
+        self._alive.tell(*alive_title(snapshot))
+        self._leaks.tell(*leak_title(self._found.report, units))
         self._places.tell("Where tensors are", places_aside(self._where, units))
         self._places.hide(not self._where.devices)
         self._modules.tell("Modules", self._walk.summary(units))
@@ -349,29 +379,3 @@ def close_tree(*roots: Widget) -> None:
             waiting.extend(getattr(held, name) for name in held.keys)
             held.unobserve_all()
             held.close()
-
-
-def _history_aside(snapshot: Snapshot) -> str:
-    blocks = sum(record.parent is not None for record in snapshot.records)
-    cells = len(snapshot.records) - blocks
-    counts = [(cells, "cell"), (blocks, "block")]
-    words = " and ".join(format_count(count, noun) for count, noun in counts if count)
-    return f"{words} on {snapshot.device}" if words else ""
-
-
-def _leak_words(report: LeakReport | None, units: Units) -> tuple[str, str]:
-    aside = "" if report is None else f"as of {clock_text(report.taken_at)}"
-    return title_of(report, units), aside
-
-
-def _alive_words(snapshot: Snapshot) -> tuple[str, str]:
-    if snapshot.inventory is None:
-        return "Live tensors", ""
-    storages = snapshot.inventory.storages
-    size = format_bytes(sum(storage.bytes for storage in storages), snapshot.units)
-    partial = "; ".join(note.sentence for note in snapshot.inventory.notes[:2])
-    aside = f"as of {clock_text(snapshot.inventory.taken_at)}"
-    return (
-        f"Live tensors · {len(storages):,} · {size}",
-        f"{partial} · {aside}" if partial else aside,
-    )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ipywidgets import HTML, Box, Dropdown, Layout, SelectMultiple, Text, VBox
 
 from nbmem.panel.cell_columns import cell_table
+from nbmem.panel.chosen import chosen_html
 from nbmem.panel.columns import Asked, one_line
 from nbmem.panel.crumbs import Crumbs
 from nbmem.panel.html_table import table_html
@@ -52,7 +53,8 @@ class PlainBody:
         self._on_choice, self._on_leaks = on_choice, on_leaks
         self._snapshot: Snapshot | None = None
         self._drawing = False
-        self._cells = HTML()
+        self._cells, self._detail = HTML(), HTML()
+        self._cell: int | None = None
         self._build_list()
         self._crumbs = Crumbs(self._enter)
         self._tree = HTML()
@@ -63,7 +65,7 @@ class PlainBody:
         self._leak_rows = SelectMultiple(rows=5, layout=Layout(width="auto"), tooltip=tip)
         self._leak_rows.observe(self._leaks_chosen, "value")
         self.leaks = VBox([self._leak_rows])
-        self.history = VBox([self._cells])
+        self.history = VBox([self._cells, self._detail])
         self.alive = VBox([self._wanted, self._tensors, self._more])
         self.modules = VBox([self._crumbs.widget, self._tree, self._inside])
 
@@ -99,6 +101,16 @@ class PlainBody:
         inner = table_html(cells, narrow=True, jumps=True)
         legend = legend_html(records, snapshot.device, snapshot.shown)
         self._cells.value = f'<div style="max-height:190px;overflow:auto">{inner}</div>{legend}'
+        self._snapshot = snapshot
+        self._show_cell()
+
+    def choose_cell(self, serial: int) -> None:
+        """Shows all figures of a record below the table."""
+        self._cell = serial
+        self._show_cell()
+
+    def _show_cell(self) -> None:
+        self._detail.value = "" if self._cell is None else chosen_html(self._cell, self._snapshot)
 
     def show_alive(self, snapshot: Snapshot) -> None:
         """Draws the list of live storages."""

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from ipywidgets import HTML, VBox
 
-from nbmem.panel.cell_columns import cell_sentence, cell_table, stack_sentence
+from nbmem.panel.cell_columns import cell_table
 from nbmem.panel.chart import Chart
+from nbmem.panel.chosen import chosen_html
 from nbmem.panel.crumbs import Crumbs
 from nbmem.panel.jumps import CellPlaces, place_of
 from nbmem.panel.leak_columns import leak_table
-from nbmem.panel.legend import detail_html, legend_html
+from nbmem.panel.legend import legend_html
 from nbmem.panel.live import GROUP_CHOICES
 from nbmem.panel.live_columns import live_table
 from nbmem.panel.modules import module_table
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from nbmem.panel.live import LiveList
     from nbmem.panel.modules import ModuleWalk
     from nbmem.panel.snapshot import Snapshot
-    from nbmem.records import CellRecord
 
 NO_CELLS = "Run a cell with %%gpumem, or switch on %gpumem on: each measured cell is a bar here."
 
@@ -170,6 +170,10 @@ class RichBody:
 
     # Cells.
 
+    def choose_cell(self, serial: int) -> None:
+        """Chooses the row and the bar of a record."""
+        self.cells.selected = [serial]
+
     def _cell_chosen(self, change: Any) -> None:
         serial = change["new"][0] if change["new"] else None
         self._show_detail()
@@ -178,27 +182,9 @@ class RichBody:
 
     def _show_detail(self) -> None:
         serial = self.cells.selected[0] if self.cells.selected else None
-        snapshot = self._snapshot
-        record = None if snapshot is None else chosen_record(serial, snapshot)
-        if snapshot is None or record is None:
-            self.detail.value = detail_html("")
-        else:
-            self.detail.value = detail_html(told_cell(record, snapshot), place_of(record))
+        self.detail.value = chosen_html(serial, self._snapshot)
 
     def _bar_chosen(self, change: Any) -> None:
         keys = [] if change["new"] is None else [change["new"]]
         if self.cells.selected != keys:
             self.cells.selected = keys
-
-
-def chosen_record(serial: int | None, snapshot: Snapshot) -> CellRecord | None:
-    """Returns the record of the chosen row; None where none is."""
-    found = (record for record in snapshot.records if record.serial == serial)
-    return next(found, None)
-
-
-def told_cell(record: CellRecord, snapshot: Snapshot) -> str:
-    """Returns the sentence about a cell, and what its bar is made of."""
-    told = cell_sentence(record, snapshot.device, snapshot.units)
-    parts = stack_sentence(record, snapshot.device, snapshot.units, snapshot.shown)
-    return f"{told} · {parts}" if parts else told

@@ -112,6 +112,21 @@ class ScriptedWatcher:
             callback()
 
 
+class ScriptedSampler:
+    """Tells of the running cell what a test wants told."""
+
+    def __init__(self):
+        self.listeners = []
+
+    def subscribe(self, callback):
+        self.listeners.append(callback)
+        return lambda: callback in self.listeners and self.listeners.remove(callback)
+
+    def tell(self, reading):
+        for callback in list(self.listeners):
+            callback(reading)
+
+
 class ScriptedSession:
     """Answers what a test wrote, and lists what it was asked to do."""
 
@@ -129,6 +144,7 @@ class ScriptedSession:
         self.subscribers = []
         self.closed = False
         self.watcher = ScriptedWatcher()
+        self.sampler = ScriptedSampler()
         self.leaks = []
         self.searches = 0
         self.notes = ()
