@@ -137,5 +137,6 @@ function makeTab(content: SidePanel, label: string): MainAreaWidget<SidePanel> {
   tab.title.label = label;
   tab.title.icon = memoryIcon;
   tab.title.closable = true;
+  tab.toolbar.hide();
   return tab;
 }

@@ -1,6 +1,7 @@
 import type { Kernel } from '@jupyterlab/services';
 import { ISignal, Signal } from '@lumino/signaling';
-import type { IConnector, IListener } from './connector';
+import type { IConnector, IListener } from './listener';
+import { Memories, Memory } from './memories';
 import type { Ending, IPast, Notice, PanelState } from './states';
 import type { FromKernel, IHello, ILive, IMark, IState, ToKernel } from './tokens';
 import { markKey } from './validate';
@@ -35,12 +36,8 @@ export interface IFollowedKernel {
 /** Makes the one that talks to a kernel. */
 export type ConnectorFactory = (kernel: Kernel.IKernelConnection, to: IListener) => IConnector;
 
-interface IMemory {
-  present: IState | null;
-  past: IPast | null;
-}
-
-const MOST_KERNELS = 30;
+/** Seconds: a reading this much older than the last is late; an older one is of a clock set back. */
+const OVERTAKEN = 5;
 
 /**
  * What the page knows of the kernel of the notebook that is looked at, and nothing of another's.
@@ -90,7 +87,7 @@ export class MemoryModel implements IMemoryModel, IListener {
     }
     this.kernelId = next.kernel.id;
     this._lastKernels.set(next.owner, next.kernel.id);
-    this._memory = this._recall(next.kernel.id);
+    this._memory = this._memories.recall(next.kernel.id);
     this.past = this._memory.past;
     this.state = { kind: 'starting', why: 'asking' };
     this._tell();
@@ -207,7 +204,7 @@ export class MemoryModel implements IMemoryModel, IListener {
           : { kind: 'no-kernel' };
     const last = next === null ? undefined : this._lastKernels.get(next.owner);
     if (last !== undefined && this.state.kind === 'no-kernel') {
-      this._memory = this._recall(last);
+      this._memory = this._memories.recall(last);
       this._retire('shut-down');
     }
     this._tell();
@@ -248,8 +245,9 @@ export class MemoryModel implements IMemoryModel, IListener {
   }
 
   private _takeLive(live: ILive): void {
-    if (this.lastLive !== null && live.taken_at < this.lastLive.taken_at) {
-      return; // it was overtaken
+    const late = (this.lastLive?.taken_at ?? 0) - live.taken_at;
+    if (late > 0 && late < OVERTAKEN) {
+      return;
     }
     this.lastLive = live;
     this.live = live.running ? live : null;
@@ -279,14 +277,8 @@ export class MemoryModel implements IMemoryModel, IListener {
   }
 
   private _retire(how: Ending): void {
-    const memory = this._memory;
-    if (memory?.present) {
-      memory.past = { state: memory.present, how };
-      memory.present = null;
-    } else if (memory?.past?.how === 'restarted' && how === 'died') {
-      memory.past.how = how; // JupyterLab tells of a crash as of a restart first
-    }
-    this.past = memory?.past ?? null;
+    this._memory?.retire(how);
+    this.past = this._memory?.past ?? null;
   }
 
   private _endLive(): void {
@@ -299,28 +291,15 @@ export class MemoryModel implements IMemoryModel, IListener {
     this.marks = new Map();
   }
 
-  private _recall(kernelId: string): IMemory {
-    const found = this._memories.get(kernelId) ?? { present: null, past: null };
-    this._memories.delete(kernelId);
-    this._memories.set(kernelId, found);
-    for (const oldest of this._memories.keys()) {
-      if (this._memories.size <= MOST_KERNELS) {
-        break;
-      }
-      this._memories.delete(oldest);
-    }
-    return found;
-  }
-
   private _tell(): void {
     this._changed.emit();
   }
 
   private _followed: IFollowedKernel | null = null;
   private _connector: IConnector | null = null;
-  private _memory: IMemory | null = null;
+  private _memory: Memory | null = null;
   private _modelId: string | null = null;
-  private _memories = new Map<string, IMemory>();
+  private _memories = new Memories();
   private _lastKernels = new WeakMap<object, string>();
   private _changed = new Signal<this, void>(this);
   private _marksChanged = new Signal<this, void>(this);
