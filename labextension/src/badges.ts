@@ -155,7 +155,7 @@ class NotebookBadges {
     // A cell that was never scrolled to has no parts yet.
     void cell.ready.then(() => {
       if (this._drawn.get(id)?.badge === badge && !cell.isDisposed) {
-        cell.node.querySelector(':scope > .jp-Cell-inputWrapper')?.append(badge.node);
+        inputOf(cell)?.append(badge.node);
       }
     });
   }
@@ -185,6 +185,16 @@ class NotebookBadges {
   private _cells = new Map<string, Cell>();
   private _drawn = new Map<string, { cell: Cell; badge: Badge }>();
   private _marks: Marks = NONE;
+}
+
+/** The frame of a cell's input. While the cell is out of sight its node does not have it. */
+function inputOf(cell: Cell): HTMLElement | null {
+  for (const part of cell.layout ?? []) {
+    if (part.hasClass('jp-Cell-inputWrapper')) {
+      return part.node;
+    }
+  }
+  return null;
 }
 
 function kernelOf(panel: NotebookPanel): string | null {

@@ -70,8 +70,9 @@ export class Jumper {
   }
 
   private _say(sentence: string): string {
+    Notification.dismiss(this._shown); // one at a time: a second click would only pile them up
     if (sentence !== '') {
-      Notification.warning(sentence, { autoClose: 6000 });
+      this._shown = Notification.warning(sentence, { autoClose: 6000 });
     }
     this._said.emit(sentence);
     return sentence;
@@ -96,12 +97,13 @@ export class Jumper {
     notebook.deselectAll();
     notebook.activeCellIndex = index;
     NotebookActions.expandParent(cell, notebook);
-    mark(cell.node);
     try {
+      // Ends late where JupyterLab has not drawn so far down yet: it draws in idle moments.
       await notebook.scrollToItem(index, 'center');
     } catch {
       return; // a newer jump took over the scrolling
     }
+    mark(cell.node);
   }
 
   private _missing(place: ICellPlace, panels: NotebookPanel[]): string {
@@ -134,6 +136,8 @@ export class Jumper {
     }
   };
 
+  /** Of the warning shown last. */
+  private _shown = 'nbmem';
   private _said = new Signal<this, string>(this);
 }
 

@@ -19,14 +19,16 @@ class FakeCell {
   constructor(id: string, ready = Promise.resolve()) {
     this.model = { id };
     this.ready = ready;
-    this.node.append(this.input);
   }
 
   model: { id: string };
   ready: Promise<void>;
   isDisposed = false;
-  node = new FakeElement('div');
-  input = new FakeElement('wrapper');
+  input = new FakeElement('div');
+  layout = [
+    { hasClass: () => false, node: new FakeElement('div') },
+    { hasClass: (name: string) => name === 'jp-Cell-inputWrapper', node: this.input }
+  ];
 }
 
 class FakePanel {

@@ -62,11 +62,6 @@ export class FakeElement {
     this._listener();
   }
 
-  /** The only selector that is asked for is that of a cell's input. */
-  querySelector(_: string): FakeElement | undefined {
-    return this.children.find(child => child.tag === 'wrapper');
-  }
-
   find(tag: string): FakeElement[] {
     const below = this.children.flatMap(child => child.find(tag));
     return this.tag === tag ? [this, ...below] : below;
