@@ -91,7 +91,8 @@ export class SidePanel extends Panel {
     const saying = sayState(model.state, name, trans);
     this._state.draw(
       saying?.sentence ?? '',
-      saying?.act && { ...saying.act, press: () => saying.act && act(saying.act.run) }
+      saying?.act && { ...saying.act, press: () => saying.act && act(saying.act.run) },
+      saying?.act?.busy || model.state.kind === 'starting'
     );
     const notice = model.notice === null ? '' : sayNotice(model.notice, trans);
     this._notice.draw(notice, {

@@ -24,9 +24,10 @@ export class Says extends Widget {
     this.draw('', null);
   }
 
-  /** Says a sentence, or nothing; what is between backticks is set as code. */
-  draw(sentence: string, button: IPress | null | undefined): void {
+  /** Says a sentence, or nothing; what is between backticks is set as code. `busy`: it will go by itself. */
+  draw(sentence: string, button: IPress | null | undefined, busy = false): void {
     this.setHidden(sentence === '');
+    this.node.setAttribute('aria-busy', String(busy));
     if (sentence !== this._said) {
       this._said = sentence;
       this._sentence.replaceChildren(...sentence.split('`').map(asNode));

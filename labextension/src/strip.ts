@@ -26,11 +26,11 @@ export class Strip extends Widget {
     this._dot.setAttribute('aria-hidden', 'true');
     this._title = line.appendChild(document.createElement('span'));
     this._title.className = 'nbmem-Strip-title';
+    this._age = line.appendChild(document.createElement('span'));
+    this._age.className = 'nbmem-Strip-age';
     const below = this.node.appendChild(document.createElement('div'));
     below.className = 'nbmem-Strip-text';
     this._text = below.appendChild(document.createElement('span'));
-    this._age = below.appendChild(document.createElement('span'));
-    this._age.className = 'nbmem-Strip-age';
   }
 
   /** Draws what the model has now; without `moving` no timer goes on. */
@@ -38,9 +38,10 @@ export class Strip extends Widget {
     const { live, lastLive, present } = this._model;
     const shown = live ?? lastLive;
     this.setHidden(shown === null && present === null);
-    write(this._title, shown?.title ?? present?.device ?? '');
-    this._title.title = shown?.title ?? present?.tip ?? '';
-    write(this._text, shown?.text ?? (present?.hint || present?.status) ?? '');
+    const title = shown?.title ?? this._trans.__('No cell runs');
+    write(this._title, title);
+    this._title.title = title;
+    write(this._text, shown?.text ?? (present?.hint || present?.tip) ?? '');
     this.node.dataset.running = String(live !== null);
     this._dot.textContent = live === null ? '○' : '●';
     this._drawAge();
@@ -56,7 +57,7 @@ export class Strip extends Widget {
     const age = Date.now() - this._model.liveAt;
     const old = this._model.live !== null && age > OLD;
     const seconds = Math.floor(age / 1000);
-    write(this._age, old ? ` · ${this._trans.__('figures of %1 s ago', seconds)}` : '');
+    write(this._age, old ? this._trans.__('figures of %1 s ago', seconds) : '');
   }
 
   private _tick(on: boolean): void {

@@ -88,6 +88,7 @@ class Panel:
         self._head = HTML(layout=Layout(flex="1 1 0", min_width="0", overflow="hidden"))
         self._again = button("⟳", "Read everything again", self._press_again)
         self._again.layout.width, self._again.layout.flex = "36px", "0 0 auto"
+        self._again.add_class("nbmem-again")  # the sidebar has this button in its own header
         rescue = "Chart or tables missing? Show the plain panel"
         tip = "Uses only the widgets that every notebook page knows."
         self._rescue = button(rescue, tip, self._show_plain)
