@@ -11,6 +11,9 @@ export interface IHeaderOptions {
   openInMain: (() => void) | null;
 }
 
+/** So many last characters of a name are never cut: `-v2.ipynb`. */
+const END = 9;
+
 /** Whose memory is shown: notebook, kernel, status; and the panel's buttons. */
 export class Header extends Widget {
   constructor(options: IHeaderOptions) {
@@ -20,10 +23,10 @@ export class Header extends Widget {
     this.addClass('nbmem-Header');
     this._whose = this.node.appendChild(document.createElement('div'));
     this._whose.className = 'nbmem-Header-whose';
-    this._name = this._whose.appendChild(document.createElement('span'));
-    this._name.className = 'nbmem-Header-name';
-    this._rest = this._whose.appendChild(document.createElement('span'));
-    this._rest.className = 'nbmem-Header-rest';
+    this._name = this._addText('nbmem-Header-name');
+    this._end = this._addText('nbmem-Header-end');
+    this._kernel = this._addText('nbmem-Header-kernel');
+    this._status = this._addText('nbmem-Header-status');
     this._refresh = this._addButton(refreshIcon, trans.__('Refresh'), options.refresh);
     if (options.openInMain !== null) {
       this._addButton(launchIcon, trans.__('Open in main area'), options.openInMain);
@@ -36,11 +39,19 @@ export class Header extends Widget {
     const name = followed?.widget.title.label ?? this._trans.__('GPU memory');
     const kernel = context?.session?.kernel?.name ?? '';
     const status = context?.kernelDisplayStatus ?? '';
-    const rest = [kernel, kernel && status].filter(Boolean);
-    write(this._name, name);
-    write(this._rest, rest.map(each => ` · ${each}`).join(''));
-    this._whose.title = [name, ...rest].join(' · ');
+    const cut = Math.max(name.length - END, 0);
+    write(this._name, name.slice(0, cut));
+    write(this._end, name.slice(cut));
+    write(this._kernel, kernel && ` · ${kernel}`);
+    write(this._status, kernel && ` · ${status}`);
+    this._whose.title = [name, kernel, kernel && status].filter(Boolean).join(' · ');
     this._refresh.disabled = state.kind === 'no-notebook' || state.kind === 'no-kernel';
+  }
+
+  private _addText(name: string): HTMLElement {
+    const text = this._whose.appendChild(document.createElement('span'));
+    text.className = name;
+    return text;
   }
 
   private _addButton(icon: LabIcon, label: string, press: () => void): HTMLButtonElement {
@@ -57,7 +68,9 @@ export class Header extends Widget {
   private _trans: TranslationBundle;
   private _whose: HTMLElement;
   private _name: HTMLElement;
-  private _rest: HTMLElement;
+  private _end: HTMLElement;
+  private _kernel: HTMLElement;
+  private _status: HTMLElement;
   private _refresh: HTMLButtonElement;
 }
 

@@ -12,13 +12,14 @@ export interface IPress {
 export class Says extends Widget {
   constructor(kind: string, role: 'status' | 'alert') {
     super();
+    const look = role === 'status' ? ' jp-mod-accept' : '';
     this.addClass('nbmem-Says');
     this.addClass(kind);
     this._sentence = this.node.appendChild(document.createElement('p'));
     this._sentence.className = 'nbmem-Says-sentence';
     this._sentence.setAttribute('role', role);
     this._button = this.node.appendChild(document.createElement('button'));
-    this._button.className = 'nbmem-Says-button jp-mod-styled';
+    this._button.className = `nbmem-Says-button jp-mod-styled${look}`;
     this._button.type = 'button';
     this._button.addEventListener('click', () => this._press?.());
     this.draw('', null);
