@@ -21,16 +21,18 @@ class MainThread:
     for ever, also when it is gone.
 
     Args:
-        kernel: whose loop is taken where none runs yet, as while a kernel starts.
+        kernel: whose loop is taken where none runs yet, as when nbmem is loaded at its start.
     """
 
     def __init__(self, kernel: Any = None) -> None:
         self._thread = threading.current_thread()
         self._context = contextvars.copy_context()
-        self._loop = _running_loop() or _loop_of(kernel)
+        self._kernel = kernel
+        self._loop = _running_loop()
 
     def soon(self, call: Callable[[], None]) -> None:
         """Makes the call when the thread is free; at once where nothing is known of its loop."""
+        self._loop = self._loop or _loop_of(self._kernel)
         if self._loop is not None and self._loop.is_running():
             self._loop.call_soon_threadsafe(call, context=self._context.copy())
         else:

@@ -224,12 +224,12 @@ def _state_of(snapshot: Snapshot) -> Message | None:
         snapshot.units,
         costliest=costliest_of(snapshot.records),
         is_empty=not snapshot.records,
-        copy=_copy_of(snapshot),
+        copy=copy_of(snapshot),
         taken_at=time.time(),
     )
 
 
-def _copy_of(snapshot: Snapshot) -> str:
+def copy_of(snapshot: Snapshot) -> str:
     """Returns the panel as HTML, without what is largest where all of it would be too large."""
     from nbmem.panel.static import copy_html
 

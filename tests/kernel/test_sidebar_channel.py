@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import os
 import time
 import uuid
 
 import pytest
-from conftest import TIMEOUT
+from conftest import TIMEOUT, Kernel
+from jupyter_client.manager import KernelManager
 
 OPENING = {"protocol": 1, "version": "0.1.0", "client": "page-1"}
 STEPS = 6
@@ -274,3 +276,24 @@ def test_an_interrupted_cell_is_told_to_have_ended(open_page, kernel):
     assert not open_page.wait_for("live", running=False)["running"]
     reply, _ = open_page.run("%%gpumem -q\nx = torch.zeros(25)")
     assert "ok" == reply["status"]
+
+
+def test_nbmem_that_was_loaded_with_the_kernel_serves_a_page_before_the_first_cell(tmp_path):
+    manager = KernelManager()
+    home = {"IPYTHONDIR": str(tmp_path), "HOME": str(tmp_path)}
+    manager.start_kernel(env={**os.environ, **home}, extra_arguments=["--ext=nbmem"])
+    client = manager.client()
+    client.start_channels()
+    try:
+        client.wait_for_ready(timeout=TIMEOUT)
+        kernel = Kernel(manager, client)
+        page = Page(kernel)
+        page.open(subshell=make_subshell(kernel))
+        assert page.wait_for("panel")["model_id"] is not None
+        page.run("import torch")
+        page.run("%%gpumem -q\nx = torch.zeros(250_000)")
+        assert "▲ 977 KiB" == page.wait_for("marks")["marks"][0]["peak"]
+        assert [] == page.errors
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
