@@ -1,16 +1,13 @@
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
 import test from 'node:test';
 
 import { statusOf } from '../status';
-import type { ILive, IState } from '../tokens';
+import type { ILive } from '../tokens';
+import { live as sampleLive, sample, state } from './samples';
 
-const sample = (name: string) =>
-  JSON.parse(readFileSync(join(process.cwd(), '../tests/data/sidebar', name), 'utf8'));
-const present: IState = sample('state.json');
-const live: ILive = sample('live.json');
-const unmeasured: ILive = sample('live_unmeasured.json');
+const present = state();
+const live = sampleLive();
+const unmeasured = sample('live_unmeasured') as unknown as ILive;
 
 test('an idle kernel shows its present', () => {
   assert.deepEqual(statusOf({ kernelId: 'k', live: null, present }), {
