@@ -3,6 +3,7 @@
 // from the network and nothing of it is saved in the notebook.
 
 const PAGE = (window.__nbmem_bokeh ??= new Map());
+const FEW_BARS = 300;
 const TALL_FROM = 560;
 const TALLER = 1.4;
 // The pointer that scrolls a page by its wheel comes over the chart without wanting it.
@@ -129,9 +130,13 @@ class ChartView {
 
   // What somebody looks at stays where it is, though older bars leave and newer ones come.
   follow(before) {
-    const now = this.stream.lists.keys;
-    const dropped = before.length ? before.indexOf(now[0]) : 0;
-    this.zoom.follow(now.length, dropped < 0 ? null : dropped);
+    const now = new Map(this.stream.lists.keys.map((key, at) => [key, at]));
+    const [first, last] = this.zoom.bars;
+    let kept = first;
+    while (kept <= last && !now.has(before[kept])) kept += 1;
+    const dropped = kept > last ? null : kept - now.get(before[kept]);
+    this.zoom.follow(now.size, before.length ? dropped : 0);
+    this.given = null;
     this.apply();
   }
 
@@ -206,18 +211,13 @@ class ChartView {
   apply() {
     this.say();
     if (!this.doc || this.count === 0) return;
-    const { head, lists } = this.stream;
-    const { keys, places, ...columns } = lists;
-    const x = keys.map((_, at) => at);
-    const words = (digits) => [...digits].map((digit) => head.part_words[digit]).join("\n");
-    this.source.data = { ...columns, x, serial: keys, part_words: columns.parts.map(words) };
+    const { head } = this.stream;
     this.yAxis.axis_label = head.unit;
     this.yRange.setv({ start: 0, end: head.top });
     const capacity = { visible: head.capacity !== null };
     this.capacity.setv({ ...capacity, location: head.capacity ?? 0 });
     this.capacityText.setv({ ...capacity, y: head.capacity ?? 0, text: head.capacity_text });
     this.fit();
-    this.showSelected();
   }
 
   fit() {
@@ -233,10 +233,30 @@ class ChartView {
     const { start, end, ticks } = this.zoom;
     this.xAxis.major_label_overrides = new Map(ticks.map((x) => [x, this.stream.lists.cell[x]]));
     this.xAxis.ticker.ticks = ticks;
+    this.giveBars();
     this.placing = true;
     this.xRange.setv({ start, end });
     this.placing = false;
     this.saySight();
+  }
+
+  // Bokeh is as busy with bars out of sight as with others: of a long history it has few of those.
+  giveBars() {
+    const [first, last] = this.count <= FEW_BARS ? [0, this.count - 1] : this.zoom.bars;
+    const seen = last - first + 1;
+    const { from = 0, to = -1 } = this.given ?? {};
+    if (from <= first && last < to && to - from <= 4 * seen + FEW_BARS) return;
+    const spare = Math.ceil(seen / 2);
+    this.given = { from: Math.max(0, first - spare), to: Math.min(this.count, last + 1 + spare) };
+    const { head, lists } = this.stream;
+    const part = Object.entries(lists).map(([name, values]) =>
+      [name, values.slice(this.given.from, this.given.to)]
+    );
+    const { keys, places, ...columns } = Object.fromEntries(part);
+    const x = keys.map((_, at) => this.given.from + at);
+    const words = (digits) => [...digits].map((digit) => head.part_words[digit]).join("\n");
+    this.source.data = { ...columns, x, serial: keys, part_words: columns.parts.map(words) };
+    this.showSelected();
   }
 
   show(mode) {
@@ -343,8 +363,9 @@ class ChartView {
   showSelected() {
     if (!this.doc) return;
     const at = this.at;
+    const { from, to } = this.given ?? { from: 0, to: 0 };
     this.telling = true;
-    this.source.selected.indices = at < 0 ? [] : [at];
+    this.source.selected.indices = from <= at && at < to ? [at - from] : [];
     this.telling = false;
     this.tellValue(at);
   }
@@ -365,7 +386,8 @@ class ChartView {
 
   tapped() {
     if (this.telling) return;
-    const [at] = this.source.selected.indices;
+    const [index] = this.source.selected.indices;
+    const at = index === undefined ? undefined : this.given.from + index;
     this.choose(at);
     if (at !== undefined) this.jumpTo(at);
   }
