@@ -79,7 +79,7 @@ export function sayState(state: PanelState, name: string, trans: TranslationBund
 
 /** Says above a panel of the past whose it is and of when. */
 export function sayPast(past: IPast, trans: TranslationBundle): string {
-  const when = new Date(past.state.taken_at * 1000).toLocaleTimeString();
+  const when = new Date(past.state.taken_at * 1000).toTimeString().slice(0, 8);
   switch (past.how) {
     case 'died':
       return trans.__('Past: what the kernel last showed before it died, at %1.', when);
