@@ -9,10 +9,12 @@ PYTHON ?= python3
 VENV ?= .venv
 PY = $(VENV)/bin/python
 EXTRAS ?= examples,lab
+# The oldest JupyterLab and Notebook that are promised, in a small environment without torch.
+OLD_LAB = .venv-lab42
 # Jupyter asks for this where the user is root, as in most containers.
 ROOT_TOO = $$(test "$$(id -u)" != 0 || echo --allow-root)
 
-.PHONY: demo lab test test-large test-floor setup setup-test bench screenshots format clean
+.PHONY: demo lab test test-large test-floor setup setup-test bench screenshots labextension format clean
 
 demo: setup
 	"$(PY)" examples/run_quickstart.py
@@ -44,7 +46,16 @@ setup: $(VENV)/.installed-$(EXTRAS)
 
 setup-test:
 	$(MAKE) setup EXTRAS=test
+	$(MAKE) $(OLD_LAB)/.installed
 	scripts/browser "$(PY)"
+
+# Builds what JupyterLab and Notebook load into nbmem/labextension, and installs it. Needs node.
+labextension: setup-test
+	cd labextension && PATH="$(abspath $(VENV))/bin:$$PATH" jlpm install --immutable
+	rm -rf nbmem/labextension
+	cd labextension && PATH="$(abspath $(VENV))/bin:$$PATH" jlpm build:prod
+	"$(PY)" scripts/labextension_hash.py --record
+	$(MAKE) setup EXTRAS=test
 
 # Another TORCH than last time installs anew.
 $(VENV)/.torch: FORCE
@@ -54,11 +65,19 @@ $(VENV)/.torch: FORCE
 FORCE:
 
 # Torch goes first: with it there, nothing else asks for another build of it.
-$(VENV)/.installed-%: pyproject.toml Makefile $(VENV)/.torch
+$(VENV)/.installed-%: pyproject.toml Makefile labextension/assets.json $(VENV)/.torch
 	test -x "$(PY)" || "$(PYTHON)" -m venv "$(VENV)"
 	"$(PY)" -m pip install --quiet $(TORCH)
 	"$(PY)" -m pip install --quiet --editable ".[$*]"
 	touch "$@"
 
+# Its kernels run in the other environment, as they do on many servers.
+$(OLD_LAB)/.installed: Makefile
+	test -x "$(OLD_LAB)/bin/python" || "$(PYTHON)" -m venv "$(OLD_LAB)"
+	"$(OLD_LAB)/bin/python" -m pip install --quiet "jupyterlab==4.2.*" "notebook==7.2.*" ipywidgets anywidget
+	mkdir -p "$(OLD_LAB)/share/jupyter/labextensions"
+	ln -sfn "$(CURDIR)/nbmem/labextension" "$(OLD_LAB)/share/jupyter/labextensions/nbmem"
+	touch "$@"
+
 clean:
-	rm -rf "$(VENV)" .venv-floor build dist demo-out
+	rm -rf "$(VENV)" .venv-floor $(OLD_LAB) build dist demo-out

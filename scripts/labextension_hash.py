@@ -18,6 +18,7 @@ PATTERNS = (
     ".yarnrc.yml",
     "package.json",
     "tsconfig.json",
+    "webpack.config.js",
     "yarn.lock",
     "schema/**/*",
     "src/**/*",

@@ -9,7 +9,11 @@ from pathlib import Path
 
 import pytest
 
+import nbmem
+
 ROOT = Path(__file__).resolve().parents[2]
+ASSETS = ROOT / "nbmem" / "labextension"
+SHARED = f"nbmem-{nbmem.__version__}.data/data/share/jupyter/labextensions/nbmem/"
 
 
 @pytest.fixture(scope="module")
@@ -27,10 +31,28 @@ def test_wheel_holds_every_file_of_the_package_and_nothing_else(wheel):
     on_disk = {
         str(path.relative_to(ROOT))
         for path in (ROOT / "nbmem").rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts
+        if path.is_file() and "__pycache__" not in path.parts and ASSETS not in path.parents
     }
-    assert on_disk == inside
+    assert on_disk == {name for name in inside if not name.startswith(SHARED)}
     assert {"nbmem/py.typed", "nbmem/panel/table.js", "nbmem/panel/chart.js"} <= inside
+
+
+def test_wheel_puts_the_labextension_once_and_where_jupyter_looks(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        shared = {
+            name.removeprefix(SHARED): archive.read(name)
+            for name in archive.namelist()
+            if name.startswith(SHARED)
+        }
+    built = {
+        str(path.relative_to(ASSETS)): path.read_bytes()
+        for path in ASSETS.rglob("*")
+        if path.is_file()
+    }
+    install = (ROOT / "labextension" / "install.json").read_bytes()
+    assert {**built, "install.json": install} == shared
+    assert {"package.json", "schemas/nbmem/plugin.json"} <= shared.keys()
+    assert 1 == sum(name.startswith("static/remoteEntry.") for name in shared)
 
 
 def test_wheel_names_its_licence_and_extras(wheel):
