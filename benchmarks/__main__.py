@@ -19,6 +19,7 @@ from benchmarks.bench_holders import holders_memory_table, holders_table
 from benchmarks.bench_inventory import again_table, inventory_memory_table, inventory_table
 from benchmarks.bench_scan import scan_table
 from benchmarks.bench_tracking import tracking_table
+from benchmarks.panel_cost import panel_cost_table
 from benchmarks.panel_updates import updates_table
 
 PAGE = Path(__file__).with_name("README.md")
@@ -34,6 +35,7 @@ SECTIONS = (
     ("What the search for who holds them takes", holders_memory_table),
     ("A cell", cell_table),
     ("nbmem's own memory", memory_table),
+    ("A training cell with the panel open", panel_cost_table),
     ("An update of the panel", updates_table),
 )
 

@@ -163,7 +163,7 @@ class Sidebar:
         old = self._panel
         if old is not None:
             old.close()
-        made = Panel(self.session, on_drawn=self._drawn)
+        made = Panel(self.session, live=False, on_drawn=self._drawn)
         with self._lock:
             self._panel = made
             self._channel.broadcast(messages.panel(made.widget.model_id))

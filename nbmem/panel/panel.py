@@ -47,6 +47,7 @@ class Panel:
     Args:
         session: whose history is shown and who acts.
         plain: use core ipywidgets only; so it is too where anywidget is not installed.
+        live: has a line that moves while a cell runs; the sidebar has one of its own.
         on_drawn: takes what is shown, each time that it was drawn.
     """
 
@@ -55,6 +56,7 @@ class Panel:
         session: SessionLike,
         *,
         plain: bool = False,
+        live: bool = True,
         on_drawn: Callable[[Snapshot], None] | None = None,
     ) -> None:
         self._session = session
@@ -75,8 +77,9 @@ class Panel:
         self._ends = [
             session.subscribe(self._changed),
             session.watcher.subscribe(self._say_running),
-            session.sampler.subscribe(self._live_line.show),
         ]
+        if live:
+            self._ends.append(session.sampler.subscribe(self._live_line.show))
         self.refresh()
 
     def _build(self, plain: bool) -> None:

@@ -86,3 +86,9 @@ def test_a_panel_that_closed_listens_no_more(panel, session):
     assert [] == session.sampler.listeners
     show(reading())
     assert "" == closed.value
+
+
+def test_a_panel_whose_page_has_a_line_of_its_own_does_not_listen(session):
+    made = Panel(session, live=False)
+    assert [] == session.sampler.listeners
+    made.close()
