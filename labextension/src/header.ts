@@ -23,6 +23,8 @@ export class Header extends Widget {
     this.addClass('nbmem-Header');
     this._whose = this.node.appendChild(document.createElement('div'));
     this._whose.className = 'nbmem-Header-whose';
+    this._whose.setAttribute('role', 'heading');
+    this._whose.setAttribute('aria-level', '2');
     this._name = this._addText('nbmem-Header-name');
     this._end = this._addText('nbmem-Header-end');
     this._kernel = this._addText('nbmem-Header-kernel');
@@ -44,7 +46,9 @@ export class Header extends Widget {
     write(this._end, name.slice(cut));
     write(this._kernel, kernel && ` · ${kernel}`);
     write(this._status, kernel && ` · ${status}`);
-    this._whose.title = [name, kernel, kernel && status].filter(Boolean).join(' · ');
+    const whole = [name, kernel, kernel && status].filter(Boolean).join(' · ');
+    this._whose.title = whole;
+    this._whose.setAttribute('aria-label', whole);
     this._refresh.disabled = state.kind === 'no-notebook' || state.kind === 'no-kernel';
   }
 

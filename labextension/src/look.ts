@@ -1,6 +1,6 @@
 import type { Kernel } from '@jupyterlab/services';
 import { IFound, probe } from './probe';
-import { askControl, hasSubshells, IAbout, within } from './subshell';
+import { askControl, hasSubshells, IAbout, SUBSHELLS, within } from './subshell';
 
 /** Milliseconds to wait: for what is known unasked, an idle kernel, a subshell, the first answer. */
 export interface IPatience {
@@ -48,7 +48,9 @@ async function aboutOf(
 ): Promise<IAbout | null> {
   const info = await within(kernel.info, patience.info);
   if (info !== null) {
-    return { language: info.language_info.name, subshells: hasSubshells(kernel) };
+    const { supported_features: features = [] } = info as { supported_features?: string[] };
+    const subshells = hasSubshells(kernel) || features.includes(SUBSHELLS);
+    return { language: info.language_info.name, subshells };
   }
   return kernel.connectionStatus === 'connected' ? askControl(kernel).catch(() => null) : null;
 }

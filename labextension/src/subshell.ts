@@ -16,6 +16,9 @@ export interface IAbout {
   subshells: boolean;
 }
 
+/** What a kernel that has subshells says among its features. */
+export const SUBSHELLS = 'kernel subshells';
+
 /** Whether a comm of this connection may be answered while a cell runs. */
 export function hasSubshells(kernel: Kernel.IKernelConnection): boolean {
   return (kernel as INewerKernel).supportsSubshells === true;
@@ -49,7 +52,7 @@ export async function askControl(kernel: Kernel.IKernelConnection): Promise<IAbo
   const language = (content?.language_info as JSONObject | undefined)?.name;
   const features = content?.supported_features;
   return typeof language === 'string'
-    ? { language, subshells: Array.isArray(features) && features.includes('kernel subshells') }
+    ? { language, subshells: Array.isArray(features) && features.includes(SUBSHELLS) }
     : null;
 }
 
