@@ -124,6 +124,7 @@ export class MemoryModel implements IMemoryModel, IListener {
     this.state = state;
     if (state.kind !== 'waiting') {
       this._endLive();
+      this.notice = null;
     }
     if (['not-loaded', 'no-package', 'no-torch', 'mismatch'].includes(state.kind)) {
       this._retire('unseen');

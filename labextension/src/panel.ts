@@ -82,7 +82,7 @@ export class SidePanel extends Panel {
     this._strip.draw(true);
     this._drawWords();
     this._drawDocked();
-    this._drawPast();
+    this._drawCopy();
   }
 
   private _drawWords(): void {
@@ -114,12 +114,15 @@ export class SidePanel extends Panel {
     this._docked.setHidden(state.kind !== 'ready');
   }
 
-  private _drawPast(): void {
+  /** The past; and where the page draws no widgets, the present as text. */
+  private _drawCopy(): void {
     const { model, follower, rendermime, trans } = this._options;
-    const { past } = model;
+    const { past, state, present } = model;
+    const plain = state.kind === 'no-widgets' ? present : null;
+    const copy = past?.state.copy ?? plain?.copy ?? '';
     this._pastLine.draw(past === null ? '' : sayPast(past, trans), null);
-    this._copy.draw(follower.current?.rendermime ?? rendermime, past?.state.copy ?? '');
-    this._copy.setHidden(past === null);
+    this._copy.draw(follower.current?.rendermime ?? rendermime, copy);
+    this._copy.setHidden(copy === '');
   }
 
   private _header: Header;
