@@ -97,6 +97,7 @@ export class Connector implements IConnector {
         this._stand({ kind: 'other-language', language: finding.language });
         break;
       case 'busy':
+        this._ran = true; // its cell, which may have begun before this page
         this._to.stands(WAITING);
         if (finding.about.subshells) {
           await this._open(true);

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from lab_page import LONG, Notebook
 from lab_server import serve
-from playwright.sync_api import BrowserContext, sync_playwright
+from playwright.sync_api import BrowserContext, Page, sync_playwright
+from sidebar_page import Book, Gate
 
 FLAGS = [
     "--no-sandbox",
@@ -77,3 +78,66 @@ def notebook(lab, chromium: BrowserContext, lab_page, request):
         each.close()
         if each.page is not lab_page:
             each.page.close()
+
+
+class Shelf:
+    """Opens notebooks with the sidebar beside them, for one test."""
+
+    def __init__(self, lab, page: Page, name: str) -> None:
+        (self.url, self.root), self.page, self.name = lab, page, name
+        self.books: list[Book] = []
+        self.gates: list[Gate] = []
+
+    def __call__(self, *cells: str, kernel: str = "python3", page: Page | None = None) -> Book:
+        """Opens a new notebook; `kernel` is one of `lab_server.KERNELS`."""
+        path = self.root / f"{self.name}-{len(self.books)}.ipynb"
+        made = Book(page or self.page, self.url, path, kernel)
+        self.books.append(made)
+        made.write(cells)
+        made.open()
+        made.show()
+        return made
+
+    def again(self, other: Book, page: Page) -> Book:
+        """Opens a notebook a second time, in another page."""
+        made = Book(page, self.url, other.path, other.kernel)
+        self.books.append(made)
+        made.open()
+        made.show()
+        return made
+
+    def gate(self) -> Gate:
+        """Returns a gate for code to wait at; it opens at the end of the test."""
+        self.gates.append(Gate(self.root / f"{self.name}.{len(self.gates)}"))
+        return self.gates[-1]
+
+    def close(self) -> None:
+        """Ends every kernel, and fails where a page had something to complain of."""
+        for gate in self.gates:
+            gate.open()
+        for each in self.books:
+            if not each.page.is_closed():
+                each.close()
+        assert [] == [error for each in self.books for error in each.errors]
+
+
+@pytest.fixture
+def book(lab, lab_page, request):
+    """Returns a function that opens a new notebook with the sidebar beside it."""
+    shelf = Shelf(lab, lab_page, request.node.name[5:40])
+    yield shelf
+    shelf.close()
+
+
+@pytest.fixture
+def new_page(chromium: BrowserContext):
+    """Returns a function that opens a page of its own."""
+    pages: list[Page] = []
+
+    def open_page() -> Page:
+        pages.append(chromium.new_page())
+        return pages[-1]
+
+    yield open_page
+    for page in pages:
+        page.close()

@@ -1,0 +1,66 @@
+"""The sidebar through a kernel's life: loading, unloading, restart, death, a reloaded page."""
+
+from __future__ import annotations
+
+from sidebar_page import FEATS, LOAD, expect, row
+
+
+def test_loading_in_a_cell_brings_the_panel_and_unloading_leaves_its_past(book):
+    it = book(LOAD, FEATS, "%unload_ext nbmem", "%load_ext nbmem")
+    it.says(f"nbmem is not loaded in {it.path.name}")
+    it.run(0, 1)
+    expect(row(it.docked, "Live tensors", "feats")).to_contain_text("16.0")
+    it.run(2)
+    it.says("Past: what was shown before nbmem was unloaded")
+    expect(it.docked).to_have_count(0)
+    past = it.sidebar.locator(".nbmem-copy")
+    expect(past.get_by_role("row").filter(has_text="float32")).to_contain_text("16.0")
+    expect(it.sidebar.get_by_role("button", name="Load nbmem")).to_be_visible()
+    it.run(3)
+    expect(row(it.docked, "Live tensors", "feats")).to_contain_text("16.0")
+    expect(past).to_have_count(0)
+
+
+def test_a_restarted_kernel_leaves_its_past_and_can_be_loaded_again(book):
+    it = book(LOAD, FEATS)
+    it.run(0, 1)
+    expect(row(it.docked, "Live tensors", "feats")).to_be_visible()
+    it.restart()
+    it.says("Past: what the kernel last showed before its restart")
+    past = it.sidebar.locator(".nbmem-copy")
+    expect(past.get_by_role("row").filter(has_text="make feats")).to_be_visible()
+    it.press("Load nbmem")
+    expect(it.docked).to_contain_text("Run a cell with %%gpumem")
+    expect(past).to_have_count(0)
+
+
+def test_a_kernel_that_dies_in_a_cell_leaves_its_past(book):
+    it = book(LOAD, FEATS, "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)")
+    it.run(0, 1)
+    expect(row(it.docked, "Live tensors", "feats")).to_be_visible()
+    it.start(2)
+    it.says("Past: what the kernel last showed before it died")
+    expect(it.sidebar.locator(".nbmem-copy")).to_contain_text("make feats")
+    it.page.get_by_role("dialog").get_by_role("button", name="Ok").click()
+    expect(it.sidebar.get_by_role("button", name="Load nbmem")).to_be_visible()
+
+
+def test_a_reloaded_page_shows_the_present_again(book):
+    it = book(LOAD, FEATS)
+    it.run(0, 1)
+    expect(row(it.docked, "Live tensors", "feats")).to_be_visible()
+    it.reload()
+    it.show()
+    expect(row(it.docked, "Live tensors", "feats")).to_contain_text("16.0")
+    expect(it.docked).to_have_count(1)
+
+
+def test_a_kernel_that_is_busy_when_the_page_comes_says_so_until_it_can_answer(book):
+    gate = book.gate()
+    it = book(f"{gate.code}\nimport torch\n%load_ext nbmem")
+    it.start(0)
+    gate.wait(it.page)
+    it.reload_busy()
+    it.says("is running a cell: the panel comes when the kernel can answer")
+    gate.open()
+    expect(it.docked).to_be_visible()
