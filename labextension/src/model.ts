@@ -126,7 +126,7 @@ export class MemoryModel implements IMemoryModel, IListener {
       this._endLive();
       this.notice = null;
     }
-    if (['not-loaded', 'no-package', 'no-torch', 'mismatch'].includes(state.kind)) {
+    if (['not-loaded', 'no-package', 'no-torch', 'no-comms', 'mismatch'].includes(state.kind)) {
       this._retire('unseen');
       this._clearMarks();
     }

@@ -104,7 +104,13 @@ export class Follower {
   }
 
   private _onAdded(_: unknown, widget: NotebookPanel | ConsolePanel): void {
-    widget.disposed.connect(this._choose, this);
+    widget.disposed.connect(this._onClosed, this);
+  }
+
+  /** It may have carried the comms of the kernel that is followed. */
+  private _onClosed(): void {
+    this._choose();
+    this._changed.emit();
   }
 
   /** Takes the tracker that changed last; the other one where that has nothing. */
