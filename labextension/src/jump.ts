@@ -53,12 +53,12 @@ export class Jumper {
   }
 
   /**
-   * Shows a cell and marks it for a moment. `from` is the element that asked: the notebook around
-   * it is looked through first. Returns an empty string, or the sentence that was shown where the
-   * cell is not found.
+   * Shows a cell and marks it for a moment. `path` leads from the element that asked up to the
+   * page: the notebook on it is looked through first. Returns an empty string, or the sentence
+   * that was shown where the cell is not found.
    */
-  async jumpTo(place: ICellPlace, from: Element | null = null): Promise<string> {
-    const panels = this._candidates(from);
+  async jumpTo(place: ICellPlace, path: readonly EventTarget[] = []): Promise<string> {
+    const panels = this._candidates(path);
     for (const panel of panels) {
       const index = find(panel, place);
       if (index >= 0) {
@@ -78,16 +78,16 @@ export class Jumper {
     return sentence;
   }
 
-  /** The notebook around an element, the followed one, then all others of the same kernel. */
-  private _candidates(from: Element | null): NotebookPanel[] {
+  /** The notebook on the path or else the followed one, then all others of the same kernel. */
+  private _candidates(path: readonly EventTarget[]): NotebookPanel[] {
     const { tracker, model, followed } = this._options;
     const open: NotebookPanel[] = [];
     tracker?.forEach(panel => open.push(panel));
-    const around = open.filter(panel => from !== null && panel.node.contains(from));
-    const active = open.filter(panel => panel === followed());
-    const kernel = around.length ? kernelOf(around[0]) : model.kernelId;
+    const around = open.filter(panel => path.includes(panel.node));
+    const first = around.length > 0 ? around : open.filter(panel => panel === followed());
+    const kernel = around.length > 0 ? kernelOf(around[0]) : model.kernelId;
     const same = open.filter(panel => kernel !== null && kernelOf(panel) === kernel);
-    return [...new Set([...around, ...active, ...same])];
+    return [...new Set([...first, ...same])];
   }
 
   private async _show(panel: NotebookPanel, index: number): Promise<void> {
@@ -123,16 +123,16 @@ export class Jumper {
   private _onEvent = (event: Event): void => {
     const place = readPlace((event as CustomEvent<unknown>).detail);
     if (place !== null) {
-      void this.jumpTo(place, elements(event)[0] ?? null);
+      void this.jumpTo(place, event.composedPath());
     }
   };
 
   private _onClick = (event: MouseEvent): void => {
-    const link = elements(event).find(each => each.classList.contains(LINK));
-    const place = link instanceof HTMLElement ? readDataset(link.dataset) : null;
+    const link = event.composedPath().find(isLink);
+    const place = link === undefined ? null : readDataset(link.dataset);
     if (place !== null) {
       event.preventDefault();
-      void this.jumpTo(place, elements(event)[0]);
+      void this.jumpTo(place, event.composedPath());
     }
   };
 
@@ -141,9 +141,8 @@ export class Jumper {
   private _said = new Signal<this, string>(this);
 }
 
-/** The elements an event came through, innermost first; those of open shadow roots too. */
-function elements(event: Event): Element[] {
-  return event.composedPath().filter((each): each is Element => each instanceof Element);
+function isLink(target: EventTarget): target is HTMLElement {
+  return target instanceof HTMLElement && target.classList.contains(LINK);
 }
 
 function kernelOf(panel: NotebookPanel): string | null {
