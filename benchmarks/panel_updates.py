@@ -35,8 +35,8 @@ many = [torch.ones(1 + n % 997) for n in range({STORAGES})]
 real = session.history.records()[-1]
 def copy(n):
     M = 2**20
-    alive = {{"parameter": 30 * M, "optimizer state": 60 * M, "user": int(40 * M * (1 + math.sin(n))),
-             "saved for backward": n % 50 * M, "gradient": 30 * M}}
+    alive = {{"parameter": 30 * M, "optimizer state": 60 * M, "gradient": 30 * M,
+             "saved for backward": n % 50 * M, "user": int(40 * M * (1 + math.sin(n)))}}
     after = sum(alive.values())
     delta = dataclasses.replace(real.devices["cpu"], before=after - M, after=after, delta=M,
                                 peak=after + n % 60 * M)

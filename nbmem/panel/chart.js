@@ -8,6 +8,8 @@ const TALL_FROM = 560;
 const TALLER = 1.4;
 // The pointer that scrolls a page by its wheel comes over the chart without wanting it.
 const SCROLL_ENDS = 400;
+const HANDS =
+  "Drag over cells to zoom to them, Shift-drag to move, wheel to zoom, double-click for the newest";
 const KEYS = "arrow keys choose a bar, plus and minus zoom, Escape shows the newest cells";
 
 function loaded(version) {
@@ -81,7 +83,7 @@ class ChartView {
   build(el) {
     this.el = make("div", "nbmem-chart", el);
     const line = make("div", "nbmem-sight", this.el);
-    this.sight = make("span", "nbmem-sight-words", line);
+    this.sight = make("span", "nbmem-sight-words", line, { title: HANDS });
     this.buttons = ["all", "newest"].map((mode) => {
       const title = mode === "all" ? "Show all cells" : "Show the newest cells, and follow them";
       const button = make("button", "nbmem-sight-button", line, { type: "button", title });
@@ -102,7 +104,7 @@ class ChartView {
 
   listen() {
     this.onMessage = (message, buffers) => this.receive(message, buffers);
-    this.onSelected = () => this.showSelected();
+    this.onSelected = () => this.reveal();
     this.model.on("msg:custom", this.onMessage);
     this.model.on("change:selected", this.onSelected);
     this.resizing = new ResizeObserver(() => this.fit());
@@ -319,10 +321,17 @@ class ChartView {
   step(by) {
     const unchosen = this.at < 0 && Math.abs(by) === 1;
     const next = unchosen ? this.zoom.bars[1] : this.at + by;
-    const at = Math.max(0, Math.min(this.count - 1, next));
-    this.zoom.reveal(at);
-    this.draw();
-    this.choose(at);
+    this.choose(Math.max(0, Math.min(this.count - 1, next)));
+  }
+
+  // A bar that is chosen, here or by its row, comes into sight.
+  reveal() {
+    const at = this.at;
+    if (this.doc && at >= 0) {
+      this.zoom.reveal(at);
+      this.draw();
+    }
+    this.showSelected();
   }
 
   scale(factor) {

@@ -44,7 +44,7 @@ class Column:
     id: str = ""
     """What the kernel sorts by; empty: the column can't be sorted by."""
     short: str | None = None
-    """The label where there is little room."""
+    """The label where there is little room; the letters of `letter` need none."""
     narrow: str | None = None
     """The track where there is little room, if another."""
     wide: bool = False
@@ -157,7 +157,7 @@ def floats(values: Iterable[int | None]) -> list[float | None]:
 def badge_column(categories: Sequence[str], tip: str = "What it is for") -> Column:
     """Returns the letters of `categories`; an empty one has none."""
     letters = [letter_of(word) if word else "" for word in categories]
-    return Column("kind", tip, "letter", "5ch", letters, id="category")
+    return Column("kind", tip, "letter", "5ch", letters, id="category", short="", narrow="20px")
 
 
 def bar_parts(by_category: Mapping[str, int], most: int) -> Parts:

@@ -57,6 +57,7 @@ class RichBody:
             on_turn=self._turn,
             label="Live tensors",
             visible_rows=8,
+            roomy_rows=13,
             multiple=True,
             filterable=True,
             groupings=[list(choice) for choice in GROUP_CHOICES],

@@ -47,15 +47,16 @@ class TableView {
     this.active = -1;
     this.build(el);
     this.onMessage = (message, buffers) => this.receive(message, buffers);
-    this.onSelected = () => this.drawRows();
+    this.onSelected = () => this.reveal();
     model.on("msg:custom", this.onMessage);
     model.on("change:selected", this.onSelected);
+    this.resizing = new ResizeObserver(() => requestAnimationFrame(() => this.resize()));
+    this.resizing.observe(this.root.parentElement);
     this.drawRows();
     model.send({ type: "hello" });
   }
 
   build(el) {
-    const rows = this.model.get("visible_rows");
     this.root = make("div", "nbmem-table", el);
     if (this.model.get("filterable")) this.buildFilter();
     this.grid = make("div", "nbmem-grid", this.root, {
@@ -65,9 +66,7 @@ class TableView {
       "aria-label": this.model.get("label"),
       "aria-multiselectable": String(this.model.get("multiple")),
     });
-    // Half a row more: one that is cut says that there are others below.
-    this.height = (rows + 1.5) * ROW_HEIGHT;
-    this.grid.style.height = `${this.height}px`;
+    this.setHeight();
     this.header = make("div", "nbmem-header nbmem-row", this.grid, { role: "row" });
     this.spacer = make("div", "nbmem-spacer", this.grid, { role: "rowgroup" });
     this.note = make("div", "nbmem-empty", this.grid);
@@ -75,6 +74,26 @@ class TableView {
     this.grid.addEventListener("scroll", () => this.drawRows());
     this.spacer.addEventListener("click", (event) => this.click(event));
     this.grid.addEventListener("keydown", (event) => this.key(event));
+  }
+
+  // Rows that are in sight: more where the panel's two columns leave room below the table.
+  get rows() {
+    const columns = this.root.closest(".nbmem-columns");
+    const roomy = columns && columns.clientWidth > 1.8 * this.root.clientWidth;
+    return (roomy && this.model.get("roomy_rows")) || this.model.get("visible_rows");
+  }
+
+  resize() {
+    const before = this.height;
+    this.setHeight();
+    if (this.height !== before) this.drawRows();
+    else if (this.model.get("fits")) this.fit();
+  }
+
+  // Half a row more: one that is cut says that there are others below.
+  setHeight() {
+    this.height = (this.rows + 1.5) * ROW_HEIGHT;
+    this.grid.style.height = `${this.height}px`;
   }
 
   buildFilter() {
@@ -169,8 +188,10 @@ class TableView {
       const button = column.id
         ? make("button", "", cell, { ...OWN_KEYS, type: "button", title: column.tip })
         : make("span", "", cell, { title: column.tip });
-      make("span", column.short ? "nbmem-long" : "", button).textContent = column.label;
-      if (column.short) make("span", "nbmem-short", button).textContent = column.short;
+      const shorter = column.short !== null;
+      make("span", shorter ? "nbmem-long" : "", button).textContent = column.label;
+      if (shorter) make("span", "nbmem-short", button).textContent = column.short;
+      if (column.short === "") button.setAttribute("aria-label", column.label);
       button.append(["\u00a0↓", "", "\u00a0↑"][largest + 1]);
       if (column.id) button.addEventListener("click", () => this.sortBy(column));
     }
@@ -218,7 +239,7 @@ class TableView {
 
   drawRows() {
     const first = Math.max(0, Math.floor(this.grid.scrollTop / ROW_HEIGHT) - SPARE_ROWS);
-    const shown = this.model.get("visible_rows") + 2 * SPARE_ROWS;
+    const shown = this.rows + 2 * SPARE_ROWS;
     const selected = new Set(this.model.get("selected"));
     const rows = this.order.slice(first, first + shown);
     const held = document.activeElement?.closest?.(".nbmem-row");
@@ -354,7 +375,7 @@ class TableView {
   key(event) {
     if (event.target !== this.grid) return;
     const twists = { ArrowRight: "false", ArrowLeft: "true" };
-    const page = this.model.get("visible_rows") - 1;
+    const page = this.rows - 1;
     const last = this.order.length - 1;
     const steps = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page };
     const jumps = { Home: 0, End: last };
@@ -383,10 +404,23 @@ class TableView {
     const before = Math.max(0, this.active);
     this.activate(Math.max(0, Math.min(this.order.length - 1, position)));
     const top = this.active * ROW_HEIGHT;
-    const seen = (this.model.get("visible_rows") - 1) * ROW_HEIGHT;
+    const seen = (this.rows - 1) * ROW_HEIGHT;
     if (top < this.grid.scrollTop) this.grid.scrollTop = top;
     if (top > this.grid.scrollTop + seen) this.grid.scrollTop = top - seen;
     if (event.shiftKey && this.model.get("multiple")) this.chooseRange(before, this.active);
+    this.drawRows();
+  }
+
+  // The row of a bar that was chosen comes into sight.
+  reveal() {
+    const [key, ...others] = this.model.get("selected");
+    const position = this.order.findIndex((row) => this.data.keys[row] === key);
+    if (position >= 0 && !others.length && !this.model.get("multiple")) {
+      const top = position * ROW_HEIGHT;
+      const seen = (this.rows - 1) * ROW_HEIGHT;
+      const { scrollTop } = this.grid;
+      if (top < scrollTop || top > scrollTop + seen) this.grid.scrollTop = top - seen / 2;
+    }
     this.drawRows();
   }
 
@@ -423,6 +457,7 @@ class TableView {
 
   remove() {
     clearTimeout(this.asking);
+    this.resizing.disconnect();
     this.model.off("msg:custom", this.onMessage);
     this.model.off("change:selected", this.onSelected);
   }

@@ -33,6 +33,8 @@ class Table(anywidget.AnyWidget):
     groupings: Any = traitlets.List().tag(sync=True)
     """Pairs of what can be asked for as `Asked.by`, and its words."""
     visible_rows = traitlets.Int(6).tag(sync=True)
+    roomy_rows = traitlets.Int(0).tag(sync=True)
+    """As many where the panel stands in two columns; 0: no more than elsewhere."""
     fits = traitlets.Bool(False).tag(sync=True)
     """It is lower where it has fewer rows."""
     tells = traitlets.Bool(True).tag(sync=True)

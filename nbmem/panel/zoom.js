@@ -76,7 +76,7 @@ class Zoom {
 
   reveal(at) {
     const late = Math.max(0, at + MARGIN - this.end) + Math.min(0, at - MARGIN - this.start);
-    if (late) this.choose(this.start + late, this.end + late);
+    if (Math.abs(late) > 0.1) this.choose(this.start + late, this.end + late);
   }
 
   // Counted from the newest, so that labels stay with their bars while the chart moves.

@@ -320,4 +320,4 @@ def _set_axes(plot: figure, data: ChartData) -> None:
     plot.outline_line_color = None
     plot.background_fill_color = None
     plot.border_fill_color = None
-    plot.min_border = 4
+    plot.min_border, plot.min_border_right = 4, 12
