@@ -26,7 +26,7 @@ class MainThread:
 
     def __init__(self, kernel: Any = None) -> None:
         self._thread = threading.current_thread()
-        self._context = contextvars.copy_context()
+        self._context = _senders_context()
         self._kernel = kernel
         self._loop = _running_loop()
 
@@ -43,6 +43,15 @@ class MainThread:
         if threading.current_thread() is self._thread:
             return call()
         return self._context.copy().run(call)
+
+
+def _senders_context() -> contextvars.Context:
+    """Returns a context that knows what was asked, and from where; nothing of the user's."""
+    context = contextvars.Context()
+    for variable, value in contextvars.copy_context().items():
+        if variable.name.startswith("shell_parent"):  # ipykernel's
+            context.run(variable.set, value)
+    return context
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:

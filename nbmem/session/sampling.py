@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -47,6 +48,10 @@ class _Run:
     over: threading.Event = field(default_factory=threading.Event)
     thread: threading.Thread | None = None
     told: bool = False
+    broken: bool = False
+    """A counter failed: that was noted, and is not noted again."""
+    deaf: list[Listener] = field(default_factory=list)
+    """Listeners that failed: they hear of nothing but the end."""
 
 
 class Sampler:
@@ -99,7 +104,7 @@ class Sampler:
             run = self._run
             self._stop()
             if run is not None and run.told:
-                self._tell(replace(self._read(run), running=False))
+                self._tell(run, replace(self._read(run), running=False))
 
     def read(self) -> LiveReading | None:
         """Returns the counters of the cell that runs, of now; None between cells. Never raises."""
@@ -109,8 +114,10 @@ class Sampler:
             doing = "read the running cell's counters"
             with self._session.troubles.caught(doing, _unread()), self._lock:
                 run = self._run
-                is_watched = run is not None and run.cell is cell
-                reading = self._read(run if run and is_watched else _Run(cell, self._choose()))
+                if run is None or run.cell is not cell:
+                    run = _Run(cell, self._choose())
+                reading = self._read(run)
+                run.told = True  # who asked is to hear of the end, however short the cell
         return reading
 
     def close(self) -> None:
@@ -132,7 +139,7 @@ class Sampler:
         pause = max(0.0, _began(run.cell) + FIRST - time.perf_counter())
         while not run.over.wait(pause):
             started = time.perf_counter()
-            with self._session.troubles.caught("read the running cell's counters", _unread()):
+            with self._session.troubles.caught("tell of the running cell", _unread()):
                 self._tell_now(run)
             pause = max(PERIOD, SHARE * (time.perf_counter() - started))
 
@@ -140,12 +147,17 @@ class Sampler:
         with self._lock:
             if not run.over.is_set():
                 run.told = True
-                self._tell(self._read(run))
+                self._tell(run, self._read(run))
 
-    def _tell(self, reading: LiveReading) -> None:
+    def _tell(self, run: _Run, reading: LiveReading) -> None:
         for listener in self._listeners.copy():
-            with self._session.troubles.caught("show the running cell", _unread()):
+            if reading.running and listener in run.deaf:
+                continue
+            notes = _unread()
+            with self._session.troubles.caught("show the running cell", notes):
                 listener(reading)
+            if notes:
+                run.deaf.append(listener)
 
     def _choose(self) -> list[DeviceReader]:
         """Returns what is measured by default; also has capacities looked up, once and for all."""
@@ -159,10 +171,8 @@ class Sampler:
         return [reader for reader in readers if reader.kind != "host"]
 
     def _read(self, run: _Run) -> LiveReading:
-        cell, opened = run.cell, run.cell.opened
-        scope = None if opened is None else opened.scope
-        looks = self._scopes.glance(run.readers) if scope is None else scope.glance()
-        look = main_glance(looks)
+        cell, look = run.cell, self._look(run)
+        measured = cell.opened is not None and cell.opened.scope is not None
         return LiveReading(
             number=cell.number,
             cell_id=cell.cell_id,
@@ -173,8 +183,19 @@ class Sampler:
             peak=None if look is None else look.peak,
             capacity=None if look is None else look.capacity,
             taken_at=time.time(),
-            note=_note(look, measured=scope is not None),
+            note=_note(look, measured=measured),
         )
+
+    def _look(self, run: _Run) -> Glance | None:
+        """Returns the main device's figures; a failure is noted once a cell."""
+        opened, notes = run.cell.opened, _unread()
+        found: list[Glance] = []
+        doing = "read the running cell's counters"
+        with suppress(Exception) if run.broken else self._session.troubles.caught(doing, notes):
+            scope = None if opened is None else opened.scope
+            found = self._scopes.glance(run.readers) if scope is None else scope.glance()
+        run.broken = run.broken or bool(notes)
+        return main_glance(found)
 
 
 def main_glance(looks: Sequence[Glance]) -> Glance | None:
@@ -191,7 +212,7 @@ def _began(cell: RunningCell) -> float:
 
 def _note(look: Glance | None, *, measured: bool) -> str:
     if look is None:
-        return "no device is measured"
+        return "its counters cannot be read"
     if look.allocated is None:
         return f"torch does not tell what {look.device} holds" if measured else NOT_MEASURED
     if look.peak is None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextvars
+import gc
 import json
 import subprocess
 import sys
+import weakref
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -16,6 +19,7 @@ from panel_session import MIB, cell, leak, reading, storage
 
 from nbmem import frontend
 from nbmem._version import __version__
+from nbmem.frontend.main_thread import MainThread
 from nbmem.frontend.sidebar import copy_of
 from nbmem.panel.snapshot import Snapshot
 from nbmem.panel.static import copy_html
@@ -465,3 +469,15 @@ def test_a_shell_without_comms_has_no_sidebar():
     told = subprocess.check_output([sys.executable, "-c", code], text=True)
     loaded = set(json.loads(told.splitlines()[-1]))
     assert set() == {"comm", "ipykernel", "ipywidgets", "nbmem.frontend.sidebar"} & loaded
+
+
+def test_what_the_users_context_holds_is_not_kept_alive():
+    def load():
+        contextvars.ContextVar("users").set(torch.zeros(25))
+        (held,) = [v for v in contextvars.copy_context().values() if type(v) is torch.Tensor]
+        return MainThread(), weakref.ref(held)
+
+    main, held = contextvars.Context().run(load)
+    gc.collect()
+    assert held() is None
+    assert 5 == main.here(lambda: 5)

@@ -191,15 +191,22 @@ def test_who_listens_from_the_middle_of_a_cell_is_told_at_once(shell, session):
     ends[0]()
 
 
-def test_an_error_in_who_listens_stays_out_of_the_cell_and_of_other_ears(shell, session, ear):
-    end = session.sampler.subscribe(lambda _reading: 1 / 0)
-    run(shell, "ear.wait(2)", "x = 5")
+def test_who_listens_and_fails_hears_no_more_until_the_end_and_disturbs_nobody(shell, session, ear):
+    heard = []
+
+    def fail(reading):
+        heard.append(reading.running)
+        raise ZeroDivisionError("mine")
+
+    end = session.sampler.subscribe(fail)
+    run(shell, "ear.wait(3)", "x = 5")
     end()
     assert 5 == shell.user_ns["x"]
-    assert {"ZeroDivisionError: division by zero"} == {t.summary for t in session.troubles.all()}
+    assert [True, False] == heard
+    assert ["ZeroDivisionError: mine"] * 2 == [t.summary for t in session.troubles.all()]
 
 
-def test_a_counter_that_fails_is_one_line_and_the_next_reading_is_tried(shell, session, ear):
+def test_counters_that_fail_are_one_line_and_are_tried_again(shell, session, ear):
     table, glance = session.table, session.table.glance
     failures = []
 
@@ -210,12 +217,14 @@ def test_a_counter_that_fails_is_one_line_and_the_next_reading_is_tried(shell, s
         return glance(device)
 
     table.glance = broken
-    run(shell, "%%gpumem", "import torch", "reading = ear.wait(1)")
+    run(shell, "%%gpumem", "import torch", "x = torch.zeros(2**20)", "ear.wait(3)")
     del table.glance
     assert ["cpu", "cpu"] == failures
-    assert "" == shell.user_ns["reading"].note
-    summaries = [t.summary for t in session.troubles.all()]
-    assert ["OSError: no counters today"] * 2 == summaries
+    for reading in ear.heard[:2]:
+        assert (None, None, "") == (reading.allocated, reading.peak, reading.device)
+        assert "its counters cannot be read" == reading.note
+    assert (4 * MIB, "") == (ear.heard[2].peak, ear.heard[2].note)
+    assert ["OSError: no counters today"] == [t.summary for t in session.troubles.all()]
 
 
 def test_unloading_in_the_middle_of_a_cell_ends_the_thread(shell, session):
@@ -242,3 +251,14 @@ def test_asked_in_a_cell_the_counters_are_read_at_once(shell, session):
     )
     before, after = shell.user_ns["before"], shell.user_ns["after"]
     assert before.allocated + 4 * MIB == after.allocated == after.peak
+
+
+def test_who_asked_in_a_short_cell_hears_of_its_end(shell, session, ear):
+    run(
+        shell,
+        "%%gpumem",
+        "from nbmem.session import current_session",
+        "asked = current_session().sampler.read()",
+    )
+    assert shell.user_ns["asked"].running
+    assert [False] == [reading.running for reading in ear.heard]
