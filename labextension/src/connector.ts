@@ -2,10 +2,11 @@ import type { Kernel, KernelMessage } from '@jupyterlab/services';
 import { Channel } from './channel';
 import { Finding, IPatience, lookInto } from './look';
 import type { IConnector, IListener } from './listener';
+import { readNews } from './news';
 import { failed, mismatch, missing, noReply, NOT_LOADED } from './outcomes';
 import { IFound, loadExtension } from './probe';
 import type { PanelState } from './states';
-import { BROADCAST, FromKernel, IOpening, PROTOCOL, ToKernel } from './tokens';
+import { FromKernel, IOpening, PROTOCOL, ToKernel } from './tokens';
 import { readMessage } from './validate';
 
 const PATIENCE: IPatience = { info: 500, answer: 1_500, subshell: 3_000, hello: 6_000 };
@@ -188,15 +189,17 @@ export class Connector implements IConnector {
   }
 
   private _onIopub(_: unknown, message: KernelMessage.IIOPubMessage): void {
-    const type = message.header.msg_type;
-    const content = message.content as { comm_id?: string; data?: unknown; execution_state?: string };
-    if (type === 'comm_msg' && content.comm_id === BROADCAST) {
-      this._onBroadcast(content.data);
-    } else if (type === 'execute_input') {
+    const news = readNews(message);
+    if (news?.kind === 'broadcast') {
+      this._onBroadcast(news.data);
+    } else if (news?.kind === 'input') {
       this._ran = true;
       this._called = this._retried = false;
-    } else if (type === 'status' && content.execution_state === 'idle') {
-      this._onIdle(message);
+    } else if (news?.kind === 'ended' && this._ran) {
+      this._ran = false;
+      if (this._stage === 'apart' || this._waits) {
+        this._attach(true);
+      }
     }
   }
 
@@ -207,16 +210,6 @@ export class Connector implements IConnector {
       this._attach(true);
     } else if (this._stage !== 'apart' && this._stage !== 'refused') {
       this._take(data, false);
-    }
-  }
-
-  private _onIdle(message: KernelMessage.IIOPubMessage): void {
-    const parent = (message.parent_header as { msg_type?: string }).msg_type;
-    if (parent === 'execute_request' && this._ran) {
-      this._ran = false;
-      if (this._stage === 'apart' || this._waits) {
-        this._attach(true);
-      }
     }
   }
 

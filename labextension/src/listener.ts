@@ -1,3 +1,4 @@
+import type { Kernel } from '@jupyterlab/services';
 import type { Ending, PanelState } from './states';
 import type { FromKernel, ToKernel } from './tokens';
 
@@ -22,3 +23,17 @@ export interface IConnector {
   send(message: ToKernel): void;
   dispose(): void;
 }
+
+/** What the model follows: a kernel's connection, and what can show its widgets. */
+export interface IFollowedKernel {
+  /** The document's session; it outlives its kernels. */
+  owner: object;
+  kernel: Kernel.IKernelConnection | null;
+  /** Why there is no kernel: none was chosen, or it is about to come. */
+  starting: boolean;
+  /** Whether the page has what draws widgets. */
+  hasWidgets: boolean;
+}
+
+/** Makes the one that talks to a kernel. */
+export type ConnectorFactory = (kernel: Kernel.IKernelConnection, to: IListener) => IConnector;

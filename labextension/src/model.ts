@@ -1,6 +1,5 @@
-import type { Kernel } from '@jupyterlab/services';
 import { ISignal, Signal } from '@lumino/signaling';
-import type { IConnector, IListener } from './listener';
+import type { ConnectorFactory, IConnector, IFollowedKernel, IListener } from './listener';
 import { Memories, Memory } from './memories';
 import type { Ending, IPast, Notice, PanelState } from './states';
 import type { FromKernel, IHello, ILive, IMark, IState, ToKernel } from './tokens';
@@ -21,20 +20,6 @@ export interface IMemoryModel {
   readonly marksChanged: ISignal<IMemoryModel, void>;
   send(message: ToKernel): void;
 }
-
-/** What the model follows: a kernel's connection, and what can show its widgets. */
-export interface IFollowedKernel {
-  /** The document's session; it outlives its kernels. */
-  owner: object;
-  kernel: Kernel.IKernelConnection | null;
-  /** Why there is no kernel: none was chosen, or it is about to come. */
-  starting: boolean;
-  /** Whether the page has what draws widgets. */
-  hasWidgets: boolean;
-}
-
-/** Makes the one that talks to a kernel. */
-export type ConnectorFactory = (kernel: Kernel.IKernelConnection, to: IListener) => IConnector;
 
 /** Seconds: a reading this much older than the last is late; an older one is of a clock set back. */
 const OVERTAKEN = 5;

@@ -5,7 +5,7 @@ import type { IRenderMimeRegistry } from '@jupyterlab/rendermime';
 import type { Kernel } from '@jupyterlab/services';
 import { ISignal, Signal } from '@lumino/signaling';
 import type { Widget } from '@lumino/widgets';
-import type { IFollowedKernel } from './model';
+import type { IFollowedKernel } from './listener';
 import { WIDGET_VIEW } from './tokens';
 
 /** A notebook or a console that has a kernel, or may get one. */

@@ -3,8 +3,8 @@ import test from 'node:test';
 
 import type { Kernel } from '@jupyterlab/services';
 
-import type { IConnector, IListener } from '../listener';
-import { IFollowedKernel, MemoryModel } from '../model';
+import type { IConnector, IFollowedKernel, IListener } from '../listener';
+import { MemoryModel } from '../model';
 import type { PanelState } from '../states';
 import type { FromKernel, ToKernel } from '../tokens';
 import { busyHello, hello, live, liveEnd, sample, state } from './samples';
