@@ -88,9 +88,12 @@ class RichBody:
             return
         units, device, records = snapshot.units, snapshot.device, snapshot.records
         places = {record.serial: place_of(record) for record in records}
-        self.chart.show(chart_data(records, device, units, snapshot.shown), places)
-        self.legend.value = legend_html(records, device, snapshot.shown)
-        self.cells.show(cell_table(records, device, units))
+        bars = chart_data(records, device, units, snapshot.shown)
+        rows = cell_table(records, device, units)
+        legend = legend_html(records, device, snapshot.shown)
+        self.chart.show(bars, places)  # all is made before the first is sent: the page waits once
+        self.legend.value = legend
+        self.cells.show(rows)
         self._show_detail()
 
     def show_alive(self, snapshot: Snapshot) -> None:
