@@ -23,6 +23,7 @@ FOREIGN = (
     "Command 'filebrowser:open-path' not registered.",
     "Cannot read properties of undefined (reading 'schema')",
     "Cannot read properties of undefined (reading 'last_modified')",
+    "Error: Canceled future for create_subshell_request",
     "Could not restore the debugger state: Canceled future for debug_request",
 )
 """What Notebook 7 itself raises as it opens a notebook, and JupyterLab as it closes one."""
