@@ -16,6 +16,9 @@ import pytest
 
 HERE = Path(__file__).parent
 
+OLD_PYTHON = HERE.parents[1] / ".venv-lab42" / "bin" / "python"
+"""Of the environment with the oldest JupyterLab and Notebook; it has no torch and no nbmem."""
+
 PLACES = {
     "HOME": "",
     "JUPYTER_CONFIG_DIR": "config",
