@@ -38,6 +38,7 @@ bench: setup-test
 
 screenshots: setup-test
 	"$(PY)" scripts/take_screenshots.py
+	"$(PY)" scripts/take_sidebar_screenshots.py
 
 format: setup-test
 	"$(VENV)/bin/ruff" check --fix . && "$(VENV)/bin/ruff" format .

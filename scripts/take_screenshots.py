@@ -65,7 +65,11 @@ DRAWN = """async () => {
 def main() -> None:
     """Runs the notebooks once and leaves light and dark pictures of the report and the panel."""
     IMAGES.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as home, serve(Path(home)) as (url, root), _page() as page:
+    with (
+        tempfile.TemporaryDirectory() as home,
+        serve(Path(home)) as (url, root),
+        open_page() as page,
+    ):
         path = root / "quickstart.ipynb"
         shutil.copy(ROOT / "examples" / path.name, path)
         _take_quickstart(_opened(page, url, path), _code(path))
@@ -123,7 +127,8 @@ def _take_leaks(notebook: Notebook) -> None:
 
 
 @contextmanager
-def _page() -> Iterator[Page]:
+def open_page() -> Iterator[Page]:
+    """Gives a page of a headless Chromium."""
     path = os.environ.get("NBMEM_CHROMIUM") or shutil.which("chromium")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, headless=True, args=FLAGS)
