@@ -11,6 +11,8 @@ PY = $(VENV)/bin/python
 EXTRAS ?= examples,lab
 # The oldest JupyterLab and Notebook that are promised, in a small environment without torch.
 OLD_LAB = .venv-lab42
+# Who works on the extension may have a link here; pip would write through it.
+LABEXTENSION = share/jupyter/labextensions/nbmem
 # Jupyter asks for this where the user is root, as in most containers.
 ROOT_TOO = $$(test "$$(id -u)" != 0 || echo --allow-root)
 
@@ -69,6 +71,7 @@ FORCE:
 $(VENV)/.installed-%: pyproject.toml Makefile labextension/assets.json $(VENV)/.torch
 	test -x "$(PY)" || "$(PYTHON)" -m venv "$(VENV)"
 	"$(PY)" -m pip install --quiet $(TORCH)
+	test ! -L "$(VENV)/$(LABEXTENSION)" || rm "$(VENV)/$(LABEXTENSION)"
 	"$(PY)" -m pip install --quiet --editable ".[$*]"
 	touch "$@"
 
@@ -76,8 +79,8 @@ $(VENV)/.installed-%: pyproject.toml Makefile labextension/assets.json $(VENV)/.
 $(OLD_LAB)/.installed: Makefile
 	test -x "$(OLD_LAB)/bin/python" || "$(PYTHON)" -m venv "$(OLD_LAB)"
 	"$(OLD_LAB)/bin/python" -m pip install --quiet "jupyterlab==4.2.*" "notebook==7.2.*" ipywidgets anywidget
-	mkdir -p "$(OLD_LAB)/share/jupyter/labextensions"
-	ln -sfn "$(CURDIR)/nbmem/labextension" "$(OLD_LAB)/share/jupyter/labextensions/nbmem"
+	mkdir -p "$(OLD_LAB)/$(dir $(LABEXTENSION))"
+	ln -sfn "$(CURDIR)/nbmem/labextension" "$(OLD_LAB)/$(LABEXTENSION)"
 	touch "$@"
 
 clean:

@@ -141,9 +141,7 @@ def _take_wide(book: Book) -> None:
     page.evaluate(
         "() => { window.jupyterapp.commands.execute('application:toggle-right-area'); return 0; }"
     )
-    page.evaluate(
-        "() => { window.jupyterapp.shell.mode = 'single-document'; return 0; }"
-    )
+    page.evaluate("() => { window.jupyterapp.shell.mode = 'single-document'; return 0; }")
     page.set_viewport_size(WIDE)
     tab = page.locator("#nbmem-tab")
     expect(row(tab, "Cells", "train one epoch")).to_be_visible()
