@@ -5,6 +5,9 @@ import type { MemoryModel } from './model';
 /** Milliseconds after which figures of a running cell are told to be old. */
 const OLD = 1_500;
 
+/** Seconds after a cell's end in which what the kernel tells of the present is still of that cell. */
+const SETTLING = 3;
+
 /**
  * Two lines that say what runs, or what ran last; their place is kept, so that nothing jumps.
  *
@@ -36,7 +39,8 @@ export class Strip extends Widget {
   /** Draws what the model has now; without `moving` no timer goes on. */
   draw(moving: boolean): void {
     const { live, lastLive, present } = this._model;
-    const shown = live ?? lastLive;
+    const passed = (present?.taken_at ?? 0) - (lastLive?.taken_at ?? 0);
+    const shown = live ?? (passed < SETTLING ? lastLive : null);
     this.setHidden(shown === null && present === null);
     const title = shown?.title ?? this._trans.__('No cell runs');
     write(this._title, title);

@@ -22,13 +22,14 @@ from nbmem.frontend.marks import Marks, costliest_of
 from nbmem.frontend.reading import BadMessageError, read_message, read_opening
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from nbmem.frontend.channel import Page
     from nbmem.panel import Panel
     from nbmem.panel.snapshot import Snapshot
-    from nbmem.records import LiveReading, Note
+    from nbmem.records import CellRecord, LiveReading, Note
     from nbmem.session import Session
+    from nbmem.units import Units
 
     Message = dict[str, Any]
 
@@ -173,6 +174,9 @@ class Sidebar:
             self.close()
         elif self._wanted and not self._has_panel():
             self._main.soon(self._build)
+        elif self._wanted:  # at once: with Run All the panel is drawn after the last cell
+            with self.session.troubles.caught("tell the pages of badges", []):
+                self._tell_marks(self.session.history.records(), self.session.units)
 
     # What pages are told.
 
@@ -186,12 +190,16 @@ class Sidebar:
                 self._tell_present(snapshot)
 
     def _tell_present(self, snapshot: Snapshot) -> None:
-        changed, whole = self._marks.changes(snapshot.records, snapshot.units)
         state = _state_of(snapshot)
         with self._lock:
             if state is not None and not _is_same(state, self._state):
                 self._state = state
                 self._channel.broadcast(state)
+        self._tell_marks(snapshot.records, snapshot.units)
+
+    def _tell_marks(self, records: Sequence[CellRecord], units: Units) -> None:
+        with self._lock:
+            changed, whole = self._marks.changes(records, units)
             if changed or whole:
                 self._channel.broadcast(messages.marks(changed, whole=whole))
 

@@ -99,7 +99,7 @@ def open_page(page):
     return page
 
 
-def begin(page, gate):
+def begin(page, gate, take=lambda told: None):
     """Starts a cell that ends when the file is there; returns its message's id."""
     code = BLOCKED.format(gate=str(gate))
     content = {
@@ -114,6 +114,7 @@ def begin(page, gate):
     page.client.shell_channel.send(message)
     while True:
         told = page.client.get_iopub_msg(timeout=TIMEOUT)
+        take(told)
         if told["msg_type"] == "stream":
             return message["header"]["msg_id"]
 
@@ -148,6 +149,19 @@ def test_a_measured_cell_is_told_as_badge_and_present_to_every_page(open_page):
     state = open_page.wait_for("state", status="977 KiB in tensors")
     place = {"cell_id": "c1", "number": number, "serial": mark["serial"]}
     assert place == state["costliest"]
+
+
+def test_the_badge_of_a_cell_comes_before_the_next_of_run_all_has_ended(open_page, tmp_path):
+    gate = tmp_path / "gate"
+    content = {"code": "%%gpumem -q make\nx = torch.zeros(250_000)", "silent": False}
+    first = open_page.client.session.msg("execute_request", content)
+    first["metadata"]["cellId"] = "c1"
+    open_page.client.shell_channel.send(first)
+    request = begin(open_page, gate, open_page.take)
+    assert ["c1"] == [mark["cell_id"] for mark in open_page.wait_for("marks")["marks"]]
+    gate.touch()
+    for message in (first["header"]["msg_id"], request):
+        open_page.kernel.reply_to(message)
 
 
 def test_figures_of_a_running_cell_rise_as_it_allocates_at_most_five_times_a_second(open_page):
