@@ -80,6 +80,14 @@ def notebook(lab, chromium: BrowserContext, lab_page, request):
             each.page.close()
 
 
+CLEAR = """async () => {
+  for (const each of [...window.jupyterapp.shell.widgets('main')]) each.dispose();
+  await window.jupyterapp.serviceManager.sessions.shutdownAll();
+  return 0;
+}"""
+"""A reloaded page opens what an earlier test had open, with a kernel each."""
+
+
 class Shelf:
     """Opens notebooks with the sidebar beside them, for one test."""
 
@@ -90,6 +98,8 @@ class Shelf:
 
     def __call__(self, *cells: str, kernel: str = "python3", page: Page | None = None) -> Book:
         """Opens a new notebook; `kernel` is one of `lab_server.KERNELS`."""
+        if not self.books:
+            self.page.evaluate(CLEAR)
         path = self.root / f"{self.name}-{len(self.books)}.ipynb"
         made = Book(page or self.page, self.url, path, kernel)
         self.books.append(made)

@@ -86,8 +86,8 @@ class Book(Notebook):
         self.sidebar.get_by_role("button", name=name, exact=True).click()
 
     def reload_busy(self) -> None:
-        """Reloads the page while a cell runs, and shows the sidebar."""
-        self.page.reload()
+        """Loads the page anew while a cell runs, and shows the sidebar."""
+        self.goto(self.path)  # what JupyterLab would open by itself it may not have noted yet
         self.page.wait_for_function(OPENED, arg=self.path.name, timeout=LONG)
         self.show()
 

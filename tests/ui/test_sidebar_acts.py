@@ -104,6 +104,7 @@ def test_the_sidebar_is_dark_where_jupyterlab_is(book):
         it.page.wait_for_function(
             f"() => document.body.dataset.jpThemeLight === '{light}'", timeout=LONG
         )
+        expect(it.page.locator("#jupyterlab-splash")).to_have_count(0)
         it.wait_for_charts(f"({bright})(chart.ink) {'>' if light == 'false' else '<'} 128")
         title = it.sidebar.get_by_text(it.path.name).first
         ink = it.page.evaluate(bright, title.evaluate("(node) => getComputedStyle(node).color"))

@@ -55,12 +55,19 @@ def test_a_reloaded_page_shows_the_present_again(book):
     expect(it.docked).to_have_count(1)
 
 
-def test_a_kernel_that_is_busy_when_the_page_comes_says_so_until_it_can_answer(book):
-    gate = book.gate()
-    it = book(f"{gate.code}\nimport torch\n%load_ext nbmem")
+def test_a_page_that_comes_in_mid_cell_shows_the_panel_when_the_cell_has_ended(book):
+    before, after = book.gate(), book.gate()
+    it = book(f"{before.code}\nimport torch\n%load_ext nbmem", f"%reload_ext nbmem\n{after.code}")
     it.start(0)
-    gate.wait(it.page)
+    before.wait(it.page)
     it.reload_busy()
-    it.says("is running a cell: the panel comes when the kernel can answer")
-    gate.open()
+    it.says(it.path.name)
+    expect(it.docked).to_have_count(0)
+    before.open()
+    expect(it.docked).to_be_visible()
+    it.start(1)
+    after.wait(it.page)
+    it.reload_busy()
+    it.says("The panel ")
+    after.open()
     expect(it.docked).to_be_visible()

@@ -25,7 +25,7 @@ def test_each_kernel_that_can_not_be_measured_says_why(book):
     without.says("run %pip install nbmem in a cell")
 
 
-def test_nothing_open(book):
+def test_without_a_notebook_it_says_what_to_open(book):
     it = book(LOAD)
     it.close()
     it.says("Open a notebook or a console to see what its cells do to memory.")
