@@ -132,5 +132,7 @@ def format_seconds(seconds: float) -> str:
 
 
 def format_elapsed(seconds: float) -> str:
-    """Returns how long something runs already, in whole seconds: `12 s`, `3 min 5 s`."""
+    """Returns how long something runs already, rounded down: `0.5 s`, `12 s`, `3 min 5 s`."""
+    if seconds < 10:
+        return f"{int(10 * seconds) / 10:.1f} s"
     return f"{int(seconds)} s" if seconds < 60 else format_seconds(int(seconds))

@@ -77,10 +77,14 @@ function activate(
   if (registry !== null) {
     settings.load(registry, PLUGIN).catch(reason => console.warn('nbmem: no settings', reason));
   }
-  const opening = { version: VERSION, client: UUID.uuid4() };
+  const opening = { version: VERSION, client: UUID.uuid4(), widgets: true };
   const model = new MemoryModel((kernel, to) => new Connector(kernel, to, opening));
   const follower = new Follower(notebooks, consoles);
-  const follow = () => model.follow(follower.kernel);
+  const follow = () => {
+    const kernel = follower.kernel;
+    opening.widgets = kernel?.hasWidgets ?? true;
+    model.follow(kernel);
+  };
   follower.changed.connect(follow);
   void app.restored.then(follow);
 

@@ -91,7 +91,7 @@ export class MemoryModel implements IMemoryModel, IListener {
 
   /** Asks the kernel anew: from the start where there is no channel yet. */
   refresh(): void {
-    if (this.state.kind === 'ready' || this.state.kind === 'waiting') {
+    if (['ready', 'waiting', 'no-widgets'].includes(this.state.kind)) {
       this.send({ type: 'refresh' });
     } else {
       this._connector?.attach();
@@ -210,7 +210,8 @@ export class MemoryModel implements IMemoryModel, IListener {
   }
 
   private _dock(modelId: string | null, why: string): void {
-    if (modelId === null) {
+    const draws = this._followed?.hasWidgets;
+    if (modelId === null && draws) {
       this.state = { kind: 'waiting', sentence: why };
       return;
     }
@@ -219,12 +220,17 @@ export class MemoryModel implements IMemoryModel, IListener {
       this._memory.past = null;
     }
     this._modelId = modelId;
-    this.state = this._followed?.hasWidgets ? { kind: 'ready', modelId } : { kind: 'no-widgets' };
+    this.state = modelId !== null && draws ? { kind: 'ready', modelId } : { kind: 'no-widgets' };
   }
 
   private _weighWidgets(): void {
     const has = this._followed?.hasWidgets;
-    if (this.state.kind === 'no-widgets' && has && this._modelId !== null) {
+    if (this.state.kind !== 'no-widgets' || !has) {
+      return;
+    }
+    if (this._modelId === null) {
+      this._connector?.attach(); // the kernel builds a panel for pages that draw it
+    } else {
       this._dock(this._modelId, '');
       this._tell();
     }

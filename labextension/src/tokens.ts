@@ -136,6 +136,8 @@ export interface IOpening {
   protocol: number;
   version: string;
   client: string;
+  /** Whether the page can draw widgets; where none can, the kernel builds none for the sidebar. */
+  widgets: boolean;
 }
 
 export type ToKernel =

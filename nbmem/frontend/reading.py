@@ -27,16 +27,26 @@ class Asked:
     """Of the record to show."""
 
 
-def read_opening(message: Any) -> int:
-    """Returns the protocol of the page that opens a comm.
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What a page says of itself."""
+
+    protocol: int
+    widgets: bool = True
+    """Whether it can draw widgets."""
+
+
+def read_opening(message: Any) -> Opening:
+    """Returns what the page says that opens a comm.
 
     Raises:
         BadMessageError: no page of ours writes so.
     """
-    protocol = _fields(message).get("protocol")
+    fields = _fields(message)
+    protocol = fields.get("protocol")
     if type(protocol) is not int:
         raise BadMessageError("This page does not say which nbmem it has: reload the page.")
-    return protocol
+    return Opening(protocol, widgets=fields.get("widgets") is not False)
 
 
 def read_message(message: Any) -> Asked:

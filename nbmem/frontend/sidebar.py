@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from nbmem.frontend.channel import Page
     from nbmem.panel import Panel
+    from nbmem.panel.redraw import Throttle
     from nbmem.panel.snapshot import Snapshot
     from nbmem.records import CellRecord, LiveReading, Note
     from nbmem.session import Session
@@ -53,7 +54,9 @@ class Sidebar:
         self._panel: Panel | None = None
         self._trouble = ""
         self._wanted = False
+        self._draws = False
         self._building = False
+        self._plain: Throttle | None = None
         self._marks = Marks()
         self._state: Message | None = None
         self.closed = False
@@ -64,14 +67,16 @@ class Sidebar:
 
     def _opened(self, page: Page, message: Message) -> None:
         with self._answering(page, "answer a page that came"):
-            if read_opening(message) != messages.PROTOCOL:
+            opening = read_opening(message)
+            if opening.protocol != messages.PROTOCOL:
                 page.send(messages.foreign_hello())
                 return
+            self._draws = self._draws or opening.widgets
             self._listen()
             with self._lock:
                 page.send(self._hello())
             if not self._has_panel():
-                self._main.soon(self._build)
+                self._main.soon(self._build if self._draws else self._look)
 
     def _listen(self) -> None:
         """From the first page on, pages are told of running cells."""
@@ -95,13 +100,17 @@ class Sidebar:
         cell = self.session.watcher.running
         if cell is not None:
             return f"The panel comes when {cell} has ended."
+        if not self._draws:
+            return "This page draws no panel: `%gpumem` in a cell tells and does the same."
         return self._trouble or "The panel is being built."
 
     def _received(self, page: Page, message: Message) -> None:
         with self._answering(page, "do what the page asked for"):
             asked = read_message(message)
             panel = self._panel
-            if panel is None or not self._has_panel():
+            if asked.kind == "refresh" and not self._draws:
+                self._main.soon(self._look)
+            elif panel is None or not self._has_panel():
                 page.send(messages.trouble(self._waits()))
             elif asked.kind == "collect":
                 self._main.here(panel.collect)
@@ -158,6 +167,22 @@ class Sidebar:
         elif self._panel is not None and self._panel.snapshot is not None:
             self._drawn(self._panel.snapshot)
 
+    def _look(self) -> None:
+        """Tells of the present where no page draws widgets: their comms would be errors there."""
+        if self._plain is None:
+            from nbmem.panel.redraw import Throttle
+
+            self._plain = Throttle(self._look_now)
+        if not self.closed and not self.session.watcher.running:
+            self._plain.ask()
+
+    def _look_now(self) -> None:
+        from nbmem.panel.snapshot import Wanted, take_snapshot
+
+        with self.session.troubles.caught("tell the pages of the present", []):
+            inventory = self.session.take_inventory()
+            self._tell_present(take_snapshot(self.session, inventory, None, Wanted()))
+
     def _make_panel(self) -> None:
         from nbmem.panel import Panel
 
@@ -173,7 +198,7 @@ class Sidebar:
         if self.session.closed:
             self.close()
         elif self._wanted and not self._has_panel():
-            self._main.soon(self._build)
+            self._main.soon(self._build if self._draws else self._look)
         elif self._wanted:  # at once: with Run All the panel is drawn after the last cell
             with self.session.troubles.caught("tell the pages of badges", []):
                 self._tell_marks(self.session.history.records(), self.session.units)
@@ -210,6 +235,8 @@ class Sidebar:
         self.closed = True
         for end in self._ends:
             end()
+        if self._plain is not None:
+            self._plain.close()
         notes: list[Note] = []
         with self.session.troubles.caught("take leave of the pages", notes):
             self._channel.close(messages.bye())
@@ -244,7 +271,7 @@ def copy_of(snapshot: Snapshot) -> str:
     shorter = replace(snapshot, ledger=None, leaks=None)
     least = replace(shorter, inventory=None)
     for facts in (snapshot, shorter, least):
-        copy = copy_html(facts)
+        copy = copy_html(facts, narrow=True)
         if len(copy.encode("utf-8", "replace")) <= LARGEST_COPY:
             return copy
     return copy_html(None)

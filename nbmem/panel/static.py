@@ -78,24 +78,28 @@ def _leak_lines(snapshot: Snapshot) -> list[str]:
     return [title_of(report, snapshot.units), *rows, *more, *told]
 
 
-def copy_html(snapshot: Snapshot | None) -> str:
-    """Returns the same as HTML with inline styles only, every text escaped."""
+def copy_html(snapshot: Snapshot | None, *, narrow: bool = False) -> str:
+    """Returns the same as HTML with inline styles only, every text escaped.
+
+    `narrow` leaves out the columns that a sidebar has no room for.
+    """
     head = f"<b>nbmem panel</b>{escape(_as_of(snapshot))}"
     parts = [f"<div>{head}</div>"]
     if snapshot is not None and snapshot.records:
         shown = snapshot.records[-_CELLS:]
-        parts.append(table_html(cell_table(shown, snapshot.device, snapshot.units)))
+        cells = cell_table(shown, snapshot.device, snapshot.units)
+        parts.append(table_html(cells, narrow=narrow))
     if snapshot is not None and snapshot.storages():
-        parts += _storage_parts(snapshot)
+        parts += _storage_parts(snapshot, narrow=narrow)
     if snapshot is not None and snapshot.leaks is not None:
-        parts += _leak_parts(snapshot, snapshot.leaks)
+        parts += _leak_parts(snapshot, snapshot.leaks, narrow=narrow)
     if snapshot is not None and snapshot.ledger is not None:
         parts.append(ledger_html(snapshot.ledger, units=snapshot.units))
     style = f"{FONT}line-height:20px;max-width:720px"
     return f'<div class="nbmem-copy" style="{style}">{"".join(parts)}</div>'
 
 
-def _storage_parts(snapshot: Snapshot) -> list[str]:
+def _storage_parts(snapshot: Snapshot, *, narrow: bool) -> list[str]:
     storages = snapshot.storages()
     rest = len(storages) - _STORAGES
     shown = [Line(each.key, each, None) for each in storages[:_STORAGES]]
@@ -103,18 +107,18 @@ def _storage_parts(snapshot: Snapshot) -> list[str]:
         "<div><b>Where tensors are</b></div>",
         places_html(snapshot.places(), snapshot.units),
         "<div><b>Largest live tensors</b></div>",
-        table_html(storage_table(shown, snapshot.units)),
+        table_html(storage_table(shown, snapshot.units), narrow=narrow),
         f"<div>and {rest:,} more</div>" if rest > 0 else "",
     ]
 
 
-def _leak_parts(snapshot: Snapshot, report: LeakReport) -> list[str]:
+def _leak_parts(snapshot: Snapshot, report: LeakReport, *, narrow: bool) -> list[str]:
     shown, rest = report.leaks[:_LEAKS], len(report.leaks[_LEAKS:])
     data = leak_table(range(len(shown)), shown, snapshot.units)
     told = state_sentences(report, snapshot.inventory, snapshot.units)
     return [
         f"<div><b>{escape(title_of(report, snapshot.units))}</b></div>",
-        table_html(data) if shown else "",
+        table_html(data, narrow=narrow) if shown else "",
         f"<div>and {rest:,} more</div>" if rest else "",
         sentences_html(told),
     ]

@@ -107,7 +107,9 @@ def test_a_duration_is_told_as_people_say_it(text, seconds):
 @pytest.mark.parametrize(
     ("text", "seconds"),
     [
-        ("0 s", 0.31),
+        ("0.3 s", 0.39),
+        ("9.9 s", 9.99),
+        ("10 s", 10.0),
         ("12 s", 12.9),
         ("59 s", 59.99),
         ("1 min 0 s", 60.7),
@@ -115,5 +117,5 @@ def test_a_duration_is_told_as_people_say_it(text, seconds):
         ("2 h 3 min", 7380),
     ],
 )
-def test_what_runs_still_is_told_in_whole_seconds_that_have_passed(text, seconds):
+def test_what_runs_still_is_told_by_the_time_that_has_passed(text, seconds):
     assert text == format_elapsed(seconds)

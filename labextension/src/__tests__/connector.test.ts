@@ -10,7 +10,7 @@ import { FakeComm, FakeKernel } from './fake_kernel';
 import { sample } from './samples';
 
 const PATIENCE = { info: 20, answer: 20, subshell: 20, hello: 40 };
-const OPENING = { version: '0.1.0', client: 'page-1' };
+const OPENING = { version: '0.1.0', client: 'page-1', widgets: true };
 const NOT_LOADED: PanelState = { kind: 'not-loaded', loading: false, failed: '' };
 
 /** Writes down what a connector tells, and waits for what is to be told. */

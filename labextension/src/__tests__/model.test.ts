@@ -132,6 +132,15 @@ test('a page without widgets says so, and shows the panel when they have come', 
   assert.deepEqual(scene.model.state, { kind: 'ready', modelId: 'abc123' });
 });
 
+test('a page without widgets is built no panel, and asks anew when it can draw one', () => {
+  const scene = new Scene();
+  scene.model.follow(followed('a', { hasWidgets: false }));
+  scene.to.heard({ ...hello(), model_id: null, waits: 'no panel' });
+  assert.deepEqual(scene.model.state, { kind: 'no-widgets' });
+  scene.model.follow(followed('a'));
+  assert.deepEqual(scene.connectors[0].calls, ['attach', 'attach']);
+});
+
 test('live figures carry when they came and end with their cell, whose last stay readable', () => {
   const scene = new Scene().meet('a');
   scene.now = 9_000;
