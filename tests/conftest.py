@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import signal
 import sys
 import threading
 
@@ -33,6 +34,12 @@ def _state_of_process():
         "gc callbacks": [repr(call) for call in gc.callbacks if not _is_hypothesis(call)],
         "comms": _open_comms(),
     }
+
+
+def pytest_configure(config):
+    """In the background of a shell Ctrl-C is ignored, and Python leaves it so."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items):
