@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
 VIEW = "application/vnd.jupyter.widget-view+json"
 LIVE = "nbmem panel: the live figures need a running kernel, `%load_ext nbmem`, `%gpumem panel`."
+COMMANDS = (
+    "Where no widgets show, `%gpumem`, `%gpumem history`, `%gpumem tensors`, `%gpumem ledger`,"
+    " `%gpumem leaks` and `%gpumem reclaim` tell and do the same."
+)
 
 # A kernel that restarts leaves the widgets in the page, each marked as disconnected and deaf.
 _DEAF = ".jupyter-widgets-disconnected"
@@ -34,9 +38,10 @@ STYLE = f"""<style>{CSS}
 
 
 def view_bundle(model_id: str) -> dict[str, Any]:
-    """Returns the bundle of the live widgets, with one line for pages that can't show them."""
+    """Returns the bundle of the live widgets, with words for pages that can't show them."""
     view = {"version_major": 2, "version_minor": 0, "model_id": model_id}
-    return {"text/plain": LIVE, "text/html": plain_line_html(LIVE), VIEW: view}
+    html = plain_line_html(LIVE) + plain_line_html(COMMANDS)
+    return {"text/plain": f"{LIVE}\n{COMMANDS}", "text/html": html, VIEW: view}
 
 
 def copy_bundle(snapshot: Snapshot | None) -> dict[str, Any]:

@@ -51,6 +51,14 @@ def test_rows_bars_and_leaks_take_the_reader_to_their_cell(book):
         "() => { window.jupyterapp.commands.execute('nbmem:jump-to-costliest-cell'); return 0; }"
     )
     jumps_to(it, 2)
+    go_last(it, 5)
+    it.wait_for_bars(["[2]", "[3]"])
+    plot = it.docked.locator(".nbmem-plot")
+    plot.scroll_into_view_if_needed()
+    box = plot.bounding_box()
+    eighth = (box["width"] - 50) / 8  # as wide as a bar where there are few
+    it.page.mouse.click(box["x"] + 50 + eighth / 2, box["y"] + 0.75 * box["height"])
+    jumps_to(it, 1)
 
 
 def test_a_cell_that_is_gone_is_told_so(book):

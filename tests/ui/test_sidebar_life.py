@@ -14,7 +14,7 @@ def test_loading_in_a_cell_brings_the_panel_and_unloading_leaves_its_past(book):
     it.says("Past: what was shown before nbmem was unloaded")
     expect(it.docked).to_have_count(0)
     past = it.sidebar.locator(".nbmem-copy")
-    expect(past.get_by_role("row").filter(has_text="float32")).to_contain_text("16.0")
+    expect(past.get_by_role("row", name="feats 16.0 U")).to_be_visible()
     expect(it.sidebar.get_by_role("button", name="Load nbmem")).to_be_visible()
     it.run(3)
     expect(row(it.docked, "Live tensors", "feats")).to_contain_text("16.0")
@@ -43,6 +43,48 @@ def test_a_kernel_that_dies_in_a_cell_leaves_its_past(book):
     expect(it.sidebar.locator(".nbmem-copy")).to_contain_text("make feats")
     it.page.get_by_role("dialog").get_by_role("button", name="Ok").click()
     expect(it.sidebar.get_by_role("button", name="Load nbmem")).to_be_visible()
+
+
+def test_an_act_that_waits_when_the_kernel_dies_is_never_done(book):
+    gate = book.gate()
+    it = book(LOAD, FEATS, f"{gate.code}\nimport signal\nos.kill(os.getpid(), signal.SIGKILL)")
+    it.run(0, 1)
+    row(it.docked, "Live tensors", "feats").click()
+    it.start(2)
+    gate.wait(it.page)
+    it.docked.get_by_role("button", name="del feats (16.0 MiB)", exact=True).click()
+    it.says("waits for cell [3] to end.")
+    gate.open()
+    it.says("Past: what the kernel last showed before it died")
+    expect(it.sidebar.locator(".nbmem-copy")).to_contain_text("feats")
+    it.page.get_by_role("dialog").get_by_role("button", name="Ok").click()
+    it.press("Load nbmem")
+    expect(it.docked).to_contain_text("Run a cell with %%gpumem")
+    expect(it.docked).not_to_contain_text("waits for")
+
+
+def test_a_kernel_that_was_shut_down_leaves_its_past_and_another_can_be_chosen(book):
+    it = book(LOAD, FEATS)
+    it.run(0, 1)
+    expect(row(it.docked, "Live tensors", "feats")).to_be_visible()
+    it.shut_down()
+    it.says("has no kernel: choose one to see its memory.")
+    it.says("Past: what the kernel last showed before it was shut down")
+    expect(it.sidebar.locator(".nbmem-copy")).to_contain_text("make feats")
+    expect(it.sidebar.get_by_role("button", name="Choose a kernel…")).to_be_visible()
+
+
+def test_a_comm_that_the_kernel_closes_is_opened_again(book):
+    close = (
+        "for each in list(get_ipython().kernel.comm_manager.comms.values()):\n"
+        "    if each.target_name == 'nbmem': each.close()"
+    )
+    it = book(LOAD, close, FEATS)
+    it.run(0)
+    expect(it.docked).to_be_visible()
+    it.run(1, 2)
+    expect(row(it.docked, "Live tensors", "feats")).to_contain_text("16.0")
+    expect(it.sidebar.get_by_role("button", name="Dismiss")).to_be_hidden()
 
 
 def test_a_reloaded_page_shows_the_present_again(book):

@@ -426,3 +426,15 @@ def test_the_panel_keeps_no_tensor_and_no_error(session):
     assert "Listing what is alive did not work: ValueError" in texts(panel)
     assert [None] == [ref() for ref in alive]
     panel.close()
+
+
+def test_where_no_widgets_show_text_and_html_name_the_commands_that_do_the_same(shell, session):
+    panel = Panel(session)
+    panel.show()
+    (view,) = [
+        told["data"] for told in shell.shown if any("widget-view" in key for key in told["data"])
+    ]
+    for command in ("history", "tensors", "ledger", "leaks", "reclaim"):
+        assert f"`%gpumem {command}`" in view["text/plain"]
+        assert f"`%gpumem {command}`" in view["text/html"]
+    panel.close()
