@@ -33,13 +33,12 @@ export class Alert {
 
   private _look(): void {
     const { model, settings } = this._options;
-    const newest = model.live?.running ? model.live : model.present;
-    if (newest === null || newest === undefined || model.kernelId === null) {
-      return;
+    if (model.present === null || model.kernelId === null) {
+      return; // which device it is comes with the present
     }
-    const device = model.present?.device ?? '';
+    const newest = model.live?.running ? model.live : model.present;
+    const { device } = model.present;
     const key = `${model.kernelId} ${device}`;
-    this._crossings.rename(`${model.kernelId} `, key);
     if (this._crossings.passes(key, newest.share, settings.alertShare)) {
       this._tell(device, newest.status, newest.share as number);
     }
@@ -48,9 +47,8 @@ export class Alert {
 
   private _tell(device: string, status: string, share: number): void {
     const { trans, show } = this._options;
-    const percent = Math.round(share * 100);
-    const name = device || trans.__('The device');
-    Notification.warning(trans.__('%1 holds %2: %3 %.', name, status, percent), {
+    const percent = share < 0.01 ? trans.__('under 1') : Math.round(share * 100);
+    Notification.warning(trans.__('%1 holds %2: %3 %.', device, status, percent), {
       autoClose: false,
       actions: [{ label: trans.__('Show what holds it'), callback: show }]
     });

@@ -11,6 +11,9 @@ import { readMessage } from './validate';
 
 const PATIENCE: IPatience = { info: 500, answer: 1_500, subshell: 3_000, hello: 6_000 };
 
+/** Times that a look without an answer is taken again. */
+const TRIES = 3;
+
 const WAITING: PanelState = { kind: 'waiting', sentence: '' };
 
 /**
@@ -107,7 +110,12 @@ export class Connector implements IConnector {
         }
         break;
       case 'answered':
-        await this._judge(finding.found);
+        if (finding.found === null && this._unanswered++ < TRIES) {
+          this._attach(true); // a cell before it failed, and took all that waited along
+        } else {
+          this._unanswered = 0;
+          await this._judge(finding.found);
+        }
         break;
     }
   }
@@ -272,4 +280,5 @@ export class Connector implements IConnector {
   /** A broadcast was followed already. */
   private _called = false;
   private _retried = false;
+  private _unanswered = 0;
 }

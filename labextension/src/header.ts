@@ -36,14 +36,16 @@ export class Header extends Widget {
   }
 
   /** Draws the header for a document. */
-  draw(followed: IFollowed | null, state: PanelState): void {
+  draw(followed: IFollowed | null, state: PanelState, running: boolean): void {
     const context = followed?.context ?? null;
     const name = followed?.widget.title.label ?? this._trans.__('GPU memory');
     const kernel = context?.session?.kernel?.name ?? '';
-    const status = context?.kernelDisplayStatus ?? '';
-    const cut = Math.max(name.length - END, 0);
-    write(this._name, name.slice(0, cut));
-    write(this._end, name.slice(cut));
+    // What the kernel answers beside a running cell makes JupyterLab call it idle.
+    const status = running ? 'busy' : (context?.kernelDisplayStatus ?? '');
+    const letters = [...name];
+    const cut = Math.max(letters.length - END, 0);
+    write(this._name, letters.slice(0, cut).join(''));
+    write(this._end, letters.slice(cut).join(''));
     write(this._kernel, kernel && ` · ${kernel}`);
     write(this._status, kernel && ` · ${status}`);
     const whole = [name, kernel, kernel && status].filter(Boolean).join(' · ');

@@ -11,6 +11,8 @@ export interface IMemoryModel {
   readonly kernelId: string | null;
   /** While a cell runs; null otherwise. */
   readonly live: ILive | null;
+  /** What came last of a cell, be it running or over. */
+  readonly lastLive?: ILive | null;
   /** The last of this kernel's life; null where it has said none. */
   readonly present: IState | null;
   /** By `cell_id`, or by `[7]` where the kernel was told no id. */
@@ -125,6 +127,7 @@ export class MemoryModel implements IMemoryModel, IListener {
         this._greet(message);
         break;
       case 'panel':
+        this.notice = this.notice?.kind === 'trouble' ? null : this.notice;
         this._dock(message.model_id, message.trouble);
         break;
       case 'live':

@@ -78,7 +78,7 @@ export class SidePanel extends Panel {
       return;
     }
     const { model, follower } = this._options;
-    this._header.draw(follower.current, model.state);
+    this._header.draw(follower.current, model.state, model.live !== null);
     this._strip.draw(true);
     this._drawWords();
     this._drawDocked();

@@ -2,6 +2,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 
 import type { IMemoryModel } from './model';
 import type { ISettings } from './settings';
+import type { ILive } from './tokens';
 
 /** What the status bar shows; null where it shows nothing. */
 export interface IStatusLook {
@@ -13,11 +14,11 @@ export interface IStatusLook {
 
 /** Returns what the status bar shows of a kernel: the cell that runs first, then the present. */
 export function statusOf(
-  model: Pick<IMemoryModel, 'kernelId' | 'live' | 'present'>
+  model: Pick<IMemoryModel, 'kernelId' | 'live' | 'lastLive' | 'present'>
 ): IStatusLook | null {
-  const { kernelId, live, present } = model;
-  const running = live?.running === true && live.status !== '';
-  const newest = running ? live : present;
+  const { kernelId, present } = model;
+  const live = newestOf(model);
+  const newest = live ?? present;
   if (kernelId === null || newest === null || newest.status === '') {
     return null;
   }
@@ -25,8 +26,18 @@ export function statusOf(
   return {
     text: newest.status,
     share,
-    tip: running ? `${live.title} · ${live.text}` : (present?.tip ?? newest.status)
+    tip: live !== null ? `${live.title} · ${live.text}` : (present?.tip ?? newest.status)
   };
+}
+
+/** Figures of a cell that runs, or that is over and not yet part of the present. */
+function newestOf(model: Pick<IMemoryModel, 'live' | 'lastLive' | 'present'>): ILive | null {
+  const { live, lastLive, present } = model;
+  if (live?.running === true && live.status !== '') {
+    return live;
+  }
+  const isNewer = (lastLive?.taken_at ?? 0) > (present?.taken_at ?? Infinity);
+  return lastLive && isNewer && lastLive.status !== '' ? lastLive : null;
 }
 
 /** What the status-bar item needs. */

@@ -71,6 +71,8 @@ class Channel:
             page.closed = True
             page.comm.on_msg(None)
             page.comm.on_close(None)
+            page.comm._closed = True  # else it would send `comm_close` when it is collected
+            self._manager.comms.pop(page.comm.comm_id, None)
         if self._manager.targets.get(messages.TARGET) == self._opened:
             with suppress(KeyError):
                 self._manager.unregister_target(messages.TARGET, self._opened)

@@ -108,8 +108,8 @@ class Sidebar:
         with self._answering(page, "do what the page asked for"):
             asked = read_message(message)
             panel = self._panel
-            if asked.kind == "refresh" and not self._draws:
-                self._main.soon(self._look)
+            if asked.kind == "refresh" and not self._has_panel():
+                self._main.soon(self._build if self._draws else self._look)
             elif panel is None or not self._has_panel():
                 page.send(messages.trouble(self._waits()))
             elif asked.kind == "collect":
@@ -150,7 +150,8 @@ class Sidebar:
     def _has_panel(self) -> bool:
         """Returns whether there is one, and nobody has closed its widgets."""
         panel = self._panel
-        return panel is not None and not panel.closed and panel.widget.comm is not None
+        comm = None if panel is None or panel.closed else panel.widget.comm
+        return comm is not None and not getattr(comm, "_closed", False)
 
     def _build(self) -> None:
         """Builds the panel, unless a cell runs: then its end comes here again."""

@@ -79,12 +79,12 @@ class LeakPage:
 
     def _look(self) -> None:
         self._pace.now()
-        self._after()
 
     def _find(self) -> None:
         if self.turn.cell is None:
             with self.telling(LOOKING):
                 self._found.follow(self._session.find_leaks())
+            self._after()
 
     # Drawing.
 

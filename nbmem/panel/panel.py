@@ -71,7 +71,7 @@ class Panel:
         self._drawing = False
         self.closed = False
         self._ended = ""
-        self._redraw = Throttle(self._draw)
+        self._redraw = Throttle(self._draw, builds=True)
         self._rescan = Throttle(self._read)
         self._build(plain)
         self._ends = [

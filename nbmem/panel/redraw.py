@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ class Throttle:
     """Calls `act` some time after `ask`, once for any number of askings in between.
 
     Between two calls lie at least `least` seconds and `share` times what the last call took.
+    Where the first call `builds` what the others only change, it does not count.
     Without a running event loop (a terminal, another thread) the call is made at once.
     """
 
@@ -25,6 +27,7 @@ class Throttle:
         *,
         least: float = 0.2,
         share: float = 10.0,
+        builds: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._act = act
@@ -34,10 +37,15 @@ class Throttle:
         self._next = clock()
         self._waiting: asyncio.TimerHandle | None = None
         self._closed = False
+        self._loop = main_loop()
+        self._counts = not builds
 
     def ask(self) -> None:
         """Has `act` called soon."""
         if self._closed or self._waiting is not None:
+            return
+        if self._is_elsewhere():  # a subshell's thread: reading there would run beside another read
+            self._loop.call_soon_threadsafe(self.ask)  # type: ignore[union-attr]
             return
         loop = main_loop()
         if loop is None:
@@ -55,12 +63,18 @@ class Throttle:
             self._act()
         finally:
             ended = self._clock()
-            self._next = ended + max(self._least, self._share * (ended - started))
+            share = self._share if self._counts else 0.0
+            self._counts = True
+            self._next = ended + max(self._least, share * (ended - started))
 
     def close(self) -> None:
         """Ends it: no call is made after this."""
         self._closed = True
         self._forget()
+
+    def _is_elsewhere(self) -> bool:
+        on_main = threading.current_thread() is threading.main_thread()
+        return not on_main and self._loop is not None and self._loop.is_running()
 
     def _forget(self) -> None:
         if self._waiting is not None:

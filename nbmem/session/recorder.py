@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from time import perf_counter, time
 from typing import TYPE_CHECKING
 
 from nbmem.origins import CellRun, Origin, Origins
@@ -91,17 +91,17 @@ class Recorder:
         """Returns a record whose scope is open; the clock starts when all else is ready."""
         if serial is None:
             serial = next(self._serials)
-        opened = OpenRecord(serial, heading, scan, time.time(), time.perf_counter())
+        opened = OpenRecord(serial, heading, scan, time(), perf_counter())
         with self._troubles.caught("start measuring", opened.notes):
             opened.scope = self._scopes.open(device, scan=scan)
             if heading.place is not None:
                 self._lines.follow(heading.place)
-        opened.started = time.perf_counter()
+        opened.started = perf_counter()
         return opened
 
     def close(self, opened: OpenRecord, status: str = "ok", error: str | None = None) -> CellRecord:
         """Returns the record; `status` and `error` say how the user's code ended."""
-        seconds = time.perf_counter() - opened.started
+        seconds = perf_counter() - opened.started
         notes = opened.notes
         inventory, outcome = self._read(opened)
         created = self._created(opened, inventory, outcome)

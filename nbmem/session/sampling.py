@@ -9,9 +9,9 @@ waits for no device and touches no tensor; what breaks in it is a line in `%gpum
 from __future__ import annotations
 
 import threading
-import time
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from time import perf_counter, time
 from typing import TYPE_CHECKING
 
 from nbmem.devices import UnknownDeviceError
@@ -136,12 +136,12 @@ class Sampler:
             run.over.set()
 
     def _watch(self, run: _Run) -> None:
-        pause = max(0.0, _began(run.cell) + FIRST - time.perf_counter())
+        pause = max(0.0, _began(run.cell) + FIRST - perf_counter())
         while not run.over.wait(pause):
-            started = time.perf_counter()
+            started = perf_counter()
             with self._session.troubles.caught("tell of the running cell", _unread()):
                 self._tell_now(run)
-            pause = max(PERIOD, SHARE * (time.perf_counter() - started))
+            pause = max(PERIOD, SHARE * (perf_counter() - started))
 
     def _tell_now(self, run: _Run) -> None:
         with self._lock:
@@ -177,12 +177,12 @@ class Sampler:
             number=cell.number,
             cell_id=cell.cell_id,
             title=cell.title,
-            seconds=time.perf_counter() - _began(cell),
+            seconds=perf_counter() - _began(cell),
             device="" if look is None else look.device,
             allocated=None if look is None else look.allocated,
             peak=None if look is None else look.peak,
             capacity=None if look is None else look.capacity,
-            taken_at=time.time(),
+            taken_at=time(),
             note=_note(look, measured=measured),
         )
 

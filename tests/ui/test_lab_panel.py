@@ -247,6 +247,7 @@ def test_the_saved_notebook_is_small_and_reads_without_its_kernel(notebook):
     expect(copy).to_contain_text("nbmem panel, as it was at")
     expect(copy.get_by_role("row").filter(has_text="make feats")).to_be_visible()
     expect(copy.get_by_role("row").filter(has_text="float32")).to_contain_text("feats")
+    book.page.get_by_role("dialog").get_by_role("button", name="No Kernel").click()
 
 
 def test_a_restarted_kernel_leaves_the_copy_and_says_what_to_run(notebook):

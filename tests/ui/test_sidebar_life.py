@@ -21,6 +21,28 @@ def test_loading_in_a_cell_brings_the_panel_and_unloading_leaves_its_past(book):
     expect(past).to_have_count(0)
 
 
+def test_run_all_that_ends_in_an_error_brings_the_panel_all_the_same(book):
+    it = book(LOAD, FEATS, "1 / 0")
+    it.says(f"nbmem is not loaded in {it.path.name}")
+    it.page.evaluate(
+        "() => { window.jupyterapp.commands.execute('notebook:run-all-cells'); return 0; }"
+    )
+    expect(row(it.docked, "Live tensors", "feats")).to_contain_text("16.0")
+
+
+def test_widgets_whose_comms_the_user_closed_are_built_anew(book):
+    close = (
+        "for each in list(get_ipython().kernel.comm_manager.comms.values()):\n"
+        "    if each.target_name != 'nbmem': each.close()"
+    )
+    it = book(LOAD, close, FEATS)
+    it.run(0)
+    expect(it.docked).to_be_visible()
+    it.run(1, 2)
+    expect(row(it.docked, "Live tensors", "feats")).to_contain_text("16.0")
+    it.errors.clear()  # what JupyterLab says of comms that are gone
+
+
 def test_a_restarted_kernel_leaves_its_past_and_can_be_loaded_again(book):
     it = book(LOAD, FEATS)
     it.run(0, 1)

@@ -244,3 +244,38 @@ def test_a_tensor_that_nothing_can_be_found_for_says_so():
 class LeakHolders:
     def __init__(self, *held):
         self.held, self.notes = held, ()
+
+
+def test_leaks_that_an_act_left_are_drawn_by_themselves(session):
+    async def run():
+        panel = Panel(session)
+        unfold(panel)
+        assert "Leaks · 2" in title(panel)
+        session.leaks = []
+        session.tell()
+        async with asyncio.timeout(60):
+            while "Leaks · 2" in title(panel):
+                await asyncio.sleep(0.01)
+        panel.close()
+
+    asyncio.run(run())
+
+
+def test_what_a_subshell_asks_for_is_drawn_on_the_main_thread(session):
+    threads = []
+    look = session.take_inventory
+    session.take_inventory = lambda: threads.append(threading.current_thread()) or look()
+
+    async def run():
+        panel = Panel(session)
+        threads.clear()
+        beside = threading.Thread(target=panel._view_made)
+        beside.start()
+        async with asyncio.timeout(60):
+            while not threads:
+                await asyncio.sleep(0.01)
+        beside.join()
+        panel.close()
+
+    asyncio.run(run())
+    assert {threading.main_thread()} == set(threads)

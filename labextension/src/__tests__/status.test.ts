@@ -25,6 +25,14 @@ test('a running cell shows what moves', () => {
   });
 });
 
+test('a cell that has just ended is shown until the present has caught up', () => {
+  const last = { ...live, running: false, taken_at: present.taken_at + 1 };
+  const shown = statusOf({ kernelId: 'k', live: null, lastLive: last, present });
+  assert.equal(shown?.text, '2.90 of 7.93 GiB');
+  const later = { ...present, taken_at: last.taken_at + 1 };
+  assert.equal(statusOf({ kernelId: 'k', live: null, lastLive: last, present: later })?.text, '3.10 of 7.93 GiB');
+});
+
 test('a cell that is not measured leaves the present', () => {
   assert.equal(
     statusOf({ kernelId: 'k', live: unmeasured, present })?.text,
