@@ -120,7 +120,7 @@ class _Kernel:
         if with_page:
             self.open_page()
             self.run(WATCH)
-            time.sleep(1.0)
+            time.sleep(1.0)  # building it was the page's cost, not the cell's
         before = self._seconds()
         inside = float(self.run(CELL, "spent"))
         # Drawing is put off by a tenth of a second or two, and listing what lives by as much.

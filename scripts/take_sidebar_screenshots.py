@@ -85,7 +85,7 @@ def _take_all(book: Book, gate: Gate) -> None:
     page = book.page
     _resize(page, 350)
     book.says("nbmem is not loaded")
-    _take(book, "not-loaded", "light")
+    _take_in_both(book, "not-loaded")
     book.run(*range(len(CELLS)))
     book.wait_for_charts("chart.columns.x.length === 4")
     _look_at(book, 1)
@@ -95,13 +95,13 @@ def _take_all(book: Book, gate: Gate) -> None:
     _change(book, "light")
     _take_leaks(book)
     _resize(page, 250)
-    _take(book, "250", "light")
+    _take_in_both(book, "250")
     _resize(page, 350)
     _take_live(book, gate)
     _take_wide(book)
     book.restart()
     expect(book.sidebar.get_by_role("button", name="Load nbmem")).to_be_visible()
-    _take(book, "past", "light")
+    _take_in_both(book, "past")
 
 
 def _look_at(book: Book, cell: int) -> None:
@@ -118,7 +118,7 @@ def _take_leaks(book: Book) -> None:
     heading.click()
     row(book.docked, "Leaks", "traceback of").click()
     heading.scroll_into_view_if_needed()
-    _take(book, "leaks", "light")
+    _take_in_both(book, "leaks")
     book.docked.get_by_role("button", name="Leaks", exact=False).first.click()
     book.docked.get_by_role("button", name="History").first.scroll_into_view_if_needed()
 
@@ -127,10 +127,7 @@ def _take_live(book: Book, gate: Gate) -> None:
     book.start(len(CELLS))
     gate.wait(book.page)
     book.says("train more")
-    for theme in THEMES:
-        _change(book, theme)
-        _take(book, "live", theme)
-    _change(book, "light")
+    _take_in_both(book, "live")
     gate.open()
     book.ended()
 
@@ -174,8 +171,15 @@ def _change(book: Book, theme: str) -> None:
     expect(book.page.locator("#jupyterlab-splash")).to_have_count(0)
 
 
+def _take_in_both(book: Book, name: str) -> None:
+    """Saves the sidebar, light and dark."""
+    for theme in THEMES:
+        _change(book, theme)
+        _take(book, name, theme)
+    _change(book, "light")
+
+
 def _take(book: Book, name: str, theme: str) -> None:
-    """Saves the sidebar."""
     book.page.mouse.move(0, 0)
     book.page.evaluate(DRAWN)
     book.sidebar.screenshot(path=IMAGES / f"sidebar-{name}-{theme}.png")

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 VIEW = "application/vnd.jupyter.widget-view+json"
 LIVE = "nbmem panel: the live figures need a running kernel, `%load_ext nbmem`, `%gpumem panel`."
 COMMANDS = (
-    "Where no widgets show, `%gpumem`, `%gpumem history`, `%gpumem tensors`, `%gpumem ledger`,"
-    " `%gpumem leaks` and `%gpumem reclaim` tell and do the same."
+    "Where no widgets show, `%gpumem`, `%gpumem history`, `%gpumem tensors`,\n"
+    "`%gpumem ledger`, `%gpumem leaks` and `%gpumem reclaim` tell and do the same."
 )
 
 # A kernel that restarts leaves the widgets in the page, each marked as disconnected and deaf.

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from typing import TYPE_CHECKING
 
-from nbmem.panel.turns import main_loop
+from nbmem.panel.turns import loop_elsewhere, main_loop
 
 if TYPE_CHECKING:
     import asyncio
@@ -44,8 +43,9 @@ class Throttle:
         """Has `act` called soon."""
         if self._closed or self._waiting is not None:
             return
-        if self._is_elsewhere():  # a subshell's thread: reading there would run beside another read
-            self._loop.call_soon_threadsafe(self.ask)  # type: ignore[union-attr]
+        main = loop_elsewhere(self._loop)
+        if main is not None:  # a subshell's thread: reading there would run beside another read
+            main.call_soon_threadsafe(self.ask)
             return
         loop = main_loop()
         if loop is None:
@@ -71,10 +71,6 @@ class Throttle:
         """Ends it: no call is made after this."""
         self._closed = True
         self._forget()
-
-    def _is_elsewhere(self) -> bool:
-        on_main = threading.current_thread() is threading.main_thread()
-        return not on_main and self._loop is not None and self._loop.is_running()
 
     def _forget(self) -> None:
         if self._waiting is not None:

@@ -31,6 +31,12 @@ def main_loop() -> asyncio.AbstractEventLoop | None:
         return None
 
 
+def loop_elsewhere(loop: asyncio.AbstractEventLoop | None) -> asyncio.AbstractEventLoop | None:
+    """Returns the main thread's loop where this is another thread and that loop runs."""
+    on_main = threading.current_thread() is threading.main_thread()
+    return None if on_main or loop is None or not loop.is_running() else loop
+
+
 class Turn:
     """Does one act at a time, each when its turn has come.
 
@@ -70,8 +76,9 @@ class Turn:
 
     def soon(self, call: Callable[[], None]) -> None:
         """Calls on the main thread: at once if this is it, or if nothing is known of its loop."""
-        if self._is_elsewhere():
-            self._loop.call_soon_threadsafe(call)  # type: ignore[union-attr]
+        loop = loop_elsewhere(self._loop)
+        if loop is not None:
+            loop.call_soon_threadsafe(call)
         else:
             call()
 
@@ -88,10 +95,6 @@ class Turn:
         """Forgets what waits."""
         self._waiting = None
         self.stop.layout.display = "none"
-
-    def _is_elsewhere(self) -> bool:
-        on_main = threading.current_thread() is threading.main_thread()
-        return not on_main and self._loop is not None and self._loop.is_running()
 
     def _go(self) -> None:
         if self._waiting is None:
