@@ -40,7 +40,6 @@ def test_widgets_whose_comms_the_user_closed_are_built_anew(book):
     expect(it.docked).to_be_visible()
     it.run(1, 2)
     expect(row(it.docked, "Live tensors", "feats")).to_contain_text("16.0")
-    it.errors.clear()  # what JupyterLab says of comms that are gone
 
 
 def test_a_restarted_kernel_leaves_its_past_and_can_be_loaded_again(book):
