@@ -104,6 +104,8 @@ run_cell_directly.__doc__ = gpumem_cell.__doc__
 def _status(session: Session, _: Namespace) -> None:
     readings = session.read_devices()
     _show(render.status_bundle(readings, units=session.units, width=session.width))
+    for trouble in session.troubles.all()[-1:]:
+        print(f"The last thing that broke inside nbmem: {trouble.note().sentence}")
 
 
 def _on(session: Session, _: Namespace) -> None:

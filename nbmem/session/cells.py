@@ -106,6 +106,12 @@ class CellWatcher:
 
     def post_run_cell(self, result: Any) -> None:
         """Closes the record of the cell that ended, keeps it and shows it if asked."""
+        notes: list[Note] = []
+        with self._session.troubles.caught("end the cell", notes):
+            self._end(result)
+        self._session.say(notes)
+
+    def _end(self, result: Any) -> None:
         cell = self._ended(result)
         if not self._running:
             self._session.sampler.end()

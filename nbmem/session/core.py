@@ -197,8 +197,11 @@ class Session:
 
     # Recording.
 
-    def keep(self, record: CellRecord, *, tell: bool = True) -> None:
-        """Puts a record into the history, in place of an earlier state of the same one."""
+    def keep(self, record: CellRecord, *, tell: bool = True) -> list[Note]:
+        """Puts a record into the history, in place of an earlier state of the same one.
+
+        Returns what broke, which the record can no longer carry.
+        """
         notes: list[Note] = []
         with self.troubles.caught("keep the record", notes):
             self.history.put(record)
@@ -206,17 +209,19 @@ class Session:
             self.origins.forget_others(ref.serial for ref in self.table.live())
         if tell:
             self.tell_subscribers()
+        return notes
 
     def finish_cell(self, record: CellRecord, request: CellRequest) -> None:
         """Keeps a cell's record, hands it to `-o NAME`, and shows it unless it is quiet."""
         self.blocks.forget(record.serial)
-        self.keep(record, tell=False)
-        notes: list[Note] = []
+        notes = self.keep(record, tell=False)
         with self.troubles.caught("show the report", notes):
             if request.output is not None and self.shell is not None:
                 self.shell.push({request.output: record})
             if not request.quiet:
                 self._show(record)
+        if not request.quiet:
+            self.say(notes)
 
     def _show(self, record: CellRecord) -> None:
         from IPython.display import display

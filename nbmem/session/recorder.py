@@ -104,8 +104,11 @@ class Recorder:
         seconds = perf_counter() - opened.started
         notes = opened.notes
         inventory, outcome = self._read(opened)
-        created = self._created(opened, inventory, outcome)
         head, trend = opened.heading, None
+        created, deltas = tuple[StorageRecord, ...](), _deltas(outcome)
+        with self._troubles.caught("say what the cell made", notes):
+            created = self._created(opened, inventory, outcome)
+            deltas = _closed_sums(outcome, created) if inventory else deltas
         with self._troubles.caught("compare with earlier runs", notes):
             trend = self._trend(head, inventory, outcome)
         if head.place is not None:
@@ -121,7 +124,7 @@ class Recorder:
             seconds=seconds,
             status=status,
             error=error,
-            devices=_closed_sums(outcome, created) if inventory else _deltas(outcome),
+            devices=deltas,
             created=created,
             freed=dict(outcome.freed) if outcome else {},
             resized=dict(outcome.resized) if outcome else {},

@@ -107,6 +107,8 @@ def test_cell_that_clears_the_namespace(notebook):
         ("nbmem.scopes.Scopes.open", "start measuring"),
         ("nbmem.scopes.Scope.stop", "read the peak"),
         ("nbmem.scopes.Scope.close", "read the counters"),
+        ("nbmem.session.recorder.made_as", "say what the cell made"),
+        ("nbmem.session.recorder._rest", "say what the cell made"),
     ],
 )
 def test_what_breaks_inside_is_one_line_in_the_report(notebook, monkeypatch, capsys, target, doing):
@@ -114,7 +116,7 @@ def test_what_breaks_inside_is_one_line_in_the_report(notebook, monkeypatch, cap
         raise LookupError("the room is on fire")
 
     monkeypatch.setattr(target, broken)
-    result = notebook.run("%%gpumem\n6 * 7")
+    result = notebook.run("%%gpumem\nx = torch.zeros(5); 6 * 7")
     monkeypatch.undo()
     assert 42 == result.result
     notes = [note.sentence for note in notebook.records[-1].notes if note.code == "broken"]
@@ -128,6 +130,38 @@ def test_what_breaks_inside_is_one_line_in_the_report(notebook, monkeypatch, cap
     capsys.readouterr()
     notebook.run("%gpumem errors")
     assert "Traceback (most recent call last)" in capsys.readouterr().out
+    assert notebook.run("%%gpumem\ny = torch.zeros(25)").success
+    assert 100 == notebook.records[-1].devices["cpu"].delta
+
+
+@pytest.mark.parametrize(
+    ("target", "doing"),
+    [
+        ("nbmem.history.History.put", "keep the record"),
+        ("nbmem.render.report_bundle", "show the report"),
+        ("nbmem.session.cells.CellWatcher._ended", "end the cell"),
+        ("nbmem.session.cells.ending_of", "end the cell"),
+    ],
+)
+def test_what_breaks_at_the_end_is_one_line_under_the_cell(
+    notebook, monkeypatch, capsys, target, doing
+):
+    def broken(*args, **kwargs):
+        raise LookupError("no paper")
+
+    monkeypatch.setattr(target, broken)
+    assert 42 == notebook.run("%%gpumem\n6 * 7").result
+    monkeypatch.undo()
+    said = [shown["data"]["text/plain"] for shown in notebook.shell.shown]
+    assert (
+        f"nbmem could not {doing}: LookupError: no paper (`%gpumem errors` shows where)"
+    ) in said
+    assert "Traceback" not in "".join(capsys.readouterr())
+    notebook.run("%gpumem")
+    assert (
+        f"The last thing that broke inside nbmem: nbmem could not {doing}: LookupError: no paper"
+        " (`%gpumem errors` shows where)\n"
+    ) == capsys.readouterr().out
     assert notebook.run("%%gpumem\ny = torch.zeros(25)").success
     assert 100 == notebook.records[-1].devices["cpu"].delta
 
