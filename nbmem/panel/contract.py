@@ -74,8 +74,8 @@ class SessionLike(Protocol):
     def take_ledger(self) -> Ledger:
         """Returns the sums of every device now."""
 
-    def read_devices(self) -> Sequence[DeviceReading]:
-        """Returns the counters of each device and of the host."""
+    def read_devices(self, *, scan: bool = True) -> Sequence[DeviceReading]:
+        """Returns the counters of each device and of the host; `scan`: look at the heap first."""
 
     def find_leaks(self) -> LeakReport:
         """Returns what is alive beyond need; it may take a tenth of a second and more."""

@@ -83,7 +83,7 @@ def take_snapshot(
 ) -> Snapshot:
     """Returns the present: records and counters now, inventory and ledger as taken before."""
     records = session.history.records()
-    readings = tuple(session.read_devices())
+    readings = tuple(session.read_devices(scan=inventory is None))
     units = session.settings.units
     snapshot = Snapshot(units, records, readings, inventory, "cpu", ledger, wanted.shown)
     devices = snapshot.devices

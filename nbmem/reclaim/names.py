@@ -32,6 +32,7 @@ class Holdings:
     outputs: Callable[[], Mapping[str, Any]]
     """IPython's copies of shown values, by the expression that reads each."""
     read_devices: Callable[[], Sequence[DeviceReading]]
+    """The counters as they are: an act scans the heap itself where it counts on it."""
 
 
 def drop_variable(shell: InteractiveShell | None, name: str) -> None:

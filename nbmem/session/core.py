@@ -141,10 +141,15 @@ class Session:
 
     # Looking: nothing here changes what is alive.
 
-    def read_devices(self) -> list[DeviceReading]:
-        """Returns the counters of every device that is measured by default, and of the host."""
+    def read_devices(self, *, scan: bool = True) -> list[DeviceReading]:
+        """Returns the counters of every device that is measured by default, and of the host.
+
+        Args:
+            scan: look for storages that nobody has seen yet first. Without it `cpu` counts what
+                the last inventory, or whatever else looked at the heap, has found.
+        """
         device = None if self.settings.device == "auto" else self.settings.device
-        return self._scopes.read_devices(device)
+        return self._scopes.read_devices(device, scan=scan)
 
     def take_inventory(self) -> Inventory:
         """Returns every live storage with the user's names for it."""
@@ -296,7 +301,7 @@ class Session:
             shell=self.shell,
             names=lambda: roots.user_names(self.shell),
             outputs=lambda: roots.output_cache(self.shell),
-            read_devices=self.read_devices,
+            read_devices=lambda: self.read_devices(scan=False),
         )
 
     def told(self, report: ReclaimReport) -> ReclaimReport:

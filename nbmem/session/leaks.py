@@ -123,7 +123,8 @@ class LeakFinder:
         accelerator. A scan gives them in no order.
         """
         origin_of = self._session.origins.find
-        seen = all(reading.kind != "accelerator" for reading in self._session.read_devices())
+        devices = self._session.read_devices(scan=False)
+        seen = all(reading.kind != "accelerator" for reading in devices)
 
         def made_at(key: int) -> tuple[int, int] | None:
             origin = origin_of(key)

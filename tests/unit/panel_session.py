@@ -204,7 +204,7 @@ class ScriptedSession:
         self.ledgers += 1
         return self.ledger
 
-    def read_devices(self):
+    def read_devices(self, *, scan=True):
         return self.readings
 
     def plan_drop(self, keys):
