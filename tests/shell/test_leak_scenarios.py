@@ -59,6 +59,19 @@ def prove(stage, scene):
     return stage.told
 
 
+def work_of(shell, scene):
+    """What the scene's work comes to without nbmem, in a run of its own.
+
+    Asked only where two runs differ: on a virtual machine a sum of equal floats once came out
+    0.002 % lower, in thousands of runs and without nbmem. What nbmem changes stays changed.
+    """
+    shell.run_line_magic("unload_ext", "nbmem")
+    with stage_in(shell, loaded=False) as alone:
+        alone.play(scene.cells, fails=getattr(scene, "fails", False))
+        alone.run(scene.after)
+        return alone.told
+
+
 @each_leak
 def test_leak_is_told_and_freed_and_work_goes_on(shell, bare, scene, capsys):
     expected = prove(bare, scene)
@@ -73,7 +86,8 @@ def test_leak_is_told_and_freed_and_work_goes_on(shell, bare, scene, capsys):
         wrong += misses_of_act(scene, stage, leaks)
         assert [] == noted("leak", scene, wrong)
         stage.run(scene.after)
-        assert expected == stage.told
+        told = stage.told
+    assert told == expected or told == work_of(shell, scene)
 
 
 @pytest.mark.parametrize("group", GROUPS)
@@ -93,7 +107,7 @@ def test_twins_are_silent(shell, group, capsys):
 
 @pytest.mark.parametrize("first", range(0, len(CLEAN), CLEAN_AT_ONCE))
 def test_clean_scenes_are_silent_and_reclaiming_changes_nothing(shell, bare, first, capsys):
-    scenes, expected, wrong = CLEAN[first : first + CLEAN_AT_ONCE], {}, []
+    scenes, expected, told, wrong = CLEAN[first : first + CLEAN_AT_ONCE], {}, {}, []
     for scene in scenes:
         bare.play(scene.cells)
         bare.run(scene.after)
@@ -110,8 +124,12 @@ def test_clean_scenes_are_silent_and_reclaiming_changes_nothing(shell, bare, fir
             assert (scene.name, (), 0) == (scene.name, report.dropped, report.freed)
             assert values == stage.values(), scene.name
             stage.run(scene.after)
-            assert expected[scene.name] == stage.told, scene.name
+            told[scene.name] = stage.told
             stage.clear()
+    differ = [scene for scene in scenes if expected[scene.name] != told[scene.name]]
+    assert {scene.name: work_of(shell, scene) for scene in differ} == {
+        scene.name: told[scene.name] for scene in differ
+    }
     assert [] == wrong
 
 
