@@ -68,6 +68,14 @@ function make(tag, className, parent, attributes = {}) {
   return node;
 }
 
+// Bokeh's own elements take the keyboard without a name; the plot around them has one, and the keys.
+function takeOutOfTabOrder(node) {
+  for (const each of node.querySelectorAll("*")) {
+    if (each.tabIndex >= 0) each.tabIndex = -1;
+    if (each.shadowRoot) takeOutOfTabOrder(each.shadowRoot);
+  }
+}
+
 class ChartView {
   constructor(model, el) {
     this.model = model;
@@ -177,6 +185,7 @@ class ChartView {
     for (const end of ["start", "end"]) {
       this.xRange.properties[end].change.connect(() => this.moved());
     }
+    takeOutOfTabOrder(this.place);
     this.dress();
   }
 

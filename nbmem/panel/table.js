@@ -46,6 +46,7 @@ class TableView {
     this.asked = { filter: "", by: "", sort: "", turn: 1 };
     this.active = -1;
     this.build(el);
+    this.keyboard = new Keyboard(this.grid);
     this.onMessage = (message, buffers) => this.receive(message, buffers);
     this.onSelected = () => this.reveal();
     model.on("msg:custom", this.onMessage);
@@ -458,6 +459,7 @@ class TableView {
   remove() {
     clearTimeout(this.asking);
     this.resizing.disconnect();
+    this.keyboard.remove();
     this.model.off("msg:custom", this.onMessage);
     this.model.off("change:selected", this.onSelected);
   }

@@ -16,7 +16,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _HERE = Path(__file__).parent
-SCRIPT_OF_ROWS = (_HERE / "rows.js").read_text(encoding="utf-8")
+
+
+def _script(name: str) -> str:
+    return (_HERE / name).read_text(encoding="utf-8")
+
+
+SCRIPT_OF_ROWS = _script("rows.js")
 _NOTHING = TableData(columns=[], keys=[], tips=[], empty="")
 _LONGEST_FILTER = 400
 
@@ -24,7 +30,7 @@ _LONGEST_FILTER = 400
 class Table(anywidget.AnyWidget):
     """A table of `TableData`; `selected` holds the keys of the chosen rows."""
 
-    _esm = SCRIPT_OF_ROWS + (_HERE / "table.js").read_text(encoding="utf-8")
+    _esm = SCRIPT_OF_ROWS + _script("keyboard.js") + _script("table.js")
     _css = (_HERE / "panel.css").read_text(encoding="utf-8")
 
     selected = traitlets.List(traitlets.Int()).tag(sync=True)

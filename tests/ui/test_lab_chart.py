@@ -37,6 +37,24 @@ def ranged(low, high):
     return f"chart.range[0] > {low} && chart.range[1] < {high}"
 
 
+STOPS = """plot => {
+    const stops = [];
+    const look = (node) => {
+        for (const each of node.querySelectorAll('*')) {
+            if (each.tabIndex >= 0) stops.push(each.className);
+            if (each.shadowRoot) look(each.shadowRoot);
+        }
+    };
+    look(plot);
+    return [plot.tabIndex, plot.getAttribute('role'), stops];
+}"""
+
+
+def test_the_plot_is_one_stop_of_the_tab_key_and_has_a_name(notebook):
+    _book, plot = opened(notebook)
+    assert [0, "slider", []] == plot.evaluate(STOPS)
+
+
 def test_dragging_over_cells_zooms_to_them_and_a_button_or_escape_shows_all_again(notebook):
     book, plot = opened(notebook)
     panel = book.panel(1)
