@@ -4,9 +4,10 @@ import { Finding, IPatience, lookInto } from './look';
 import type { IConnector, IListener } from './listener';
 import { readNews } from './news';
 import { failed, mismatch, missing, noReply, NOT_LOADED } from './outcomes';
-import { IFound, loadExtension } from './probe';
+import { hasWidget, IFound, loadExtension } from './probe';
 import type { PanelState } from './states';
-import { FromKernel, IOpening, PROTOCOL, ToKernel } from './tokens';
+import { within } from './subshell';
+import { FromKernel, IOpening, IPanelBuilt, PROTOCOL, ToKernel } from './tokens';
 import { readMessage } from './validate';
 
 const PATIENCE: IPatience = { info: 500, answer: 1_500, subshell: 3_000, hello: 6_000 };
@@ -102,6 +103,7 @@ export class Connector implements IConnector {
         break;
       case 'busy':
         this._ran = true; // its cell, which may have begun before this page
+        this._unasked = true;
         this._to.stands(WAITING);
         if (finding.about.subshells) {
           await this._open(true);
@@ -110,6 +112,7 @@ export class Connector implements IConnector {
         }
         break;
       case 'answered':
+        this._unasked = false;
         if (finding.found === null && this._unanswered++ < TRIES) {
           this._attach(true); // a cell before it failed, and took all that waited along
         } else {
@@ -164,7 +167,20 @@ export class Connector implements IConnector {
       this._retried = true;
       this._attach(true);
     } else {
+      const unasked = this._unasked;
       this._stand(NOT_LOADED);
+      if (unasked && this._unanswered++ < TRIES) {
+        this._askWhy();
+      }
+    }
+  }
+
+  /** What a kernel without the channel lacks is found out as soon as it is idle. */
+  private _askWhy(): void {
+    if (this._kernel.status === 'idle') {
+      this._attach(true);
+    } else {
+      this._waits = true;
     }
   }
 
@@ -183,8 +199,24 @@ export class Connector implements IConnector {
       clearTimeout(this._slow);
       this._channel?.settle();
       this._to.heard(reading.message);
+    } else if (this._stage === 'met' && reading.message.type === 'panel') {
+      void this._check(this._turn, reading.message);
     } else if (this._stage === 'met' || reading.message.type === 'live') {
       this._to.heard(reading.message);
+    }
+  }
+
+  /** A widget that the kernel does not have is not shown, and what is there stays. */
+  private async _check(turn: number, message: IPanelBuilt): Promise<void> {
+    const { model_id: id } = message;
+    const has = id === null || (await within(hasWidget(this._kernel, id), this._patience.info));
+    if (turn !== this._turn) {
+      return;
+    }
+    if (has === false) {
+      this._to.stumbled('panel');
+    } else {
+      this._to.heard(message);
     }
   }
 
@@ -281,4 +313,6 @@ export class Connector implements IConnector {
   private _called = false;
   private _retried = false;
   private _unanswered = 0;
+  /** The channel was opened before the kernel was asked what it has. */
+  private _unasked = false;
 }

@@ -91,9 +91,9 @@ export class MemoryModel implements IMemoryModel, IListener {
     this._connector?.load();
   }
 
-  /** Asks the kernel anew: from the start where there is no channel yet. */
-  refresh(): void {
-    if (['ready', 'waiting', 'no-widgets'].includes(this.state.kind)) {
+  /** Asks the kernel anew: from the start where there is no channel yet, or where that is wished. */
+  refresh(fromTheStart = false): void {
+    if (!fromTheStart && ['ready', 'waiting', 'no-widgets'].includes(this.state.kind)) {
       this.send({ type: 'refresh' });
     } else {
       this._connector?.attach();

@@ -7,7 +7,7 @@ import { Header } from './header';
 import { memoryIcon } from './icons';
 import type { MemoryModel } from './model';
 import { Says } from './says';
-import { Act, sayNotice, sayPast, sayState } from './sentences';
+import { Act, sayLost, sayNotice, sayPast, sayState } from './sentences';
 import { Strip } from './strip';
 import type { Follower } from './tracker';
 
@@ -38,7 +38,8 @@ export class SidePanel extends Panel {
     this.title.caption = trans.__('GPU memory');
     this.node.setAttribute('role', 'region');
     this.node.setAttribute('aria-label', trans.__('GPU memory'));
-    this._header = new Header({ trans, refresh: () => model.refresh(), openInMain });
+    this._docked = new Docked(sayLost(trans));
+    this._header = new Header({ trans, refresh: () => this._refresh(), openInMain });
     this._strip = new Strip(model, trans);
     this._notice = new Says('nbmem-Notice', 'alert');
     this._state = new Says('nbmem-State', 'status');
@@ -70,6 +71,14 @@ export class SidePanel extends Panel {
   protected onAfterHide(message: Message): void {
     super.onAfterHide(message);
     this._strip.draw(false);
+  }
+
+  private _refresh(): void {
+    const { isLost } = this._docked;
+    if (isLost) {
+      this._docked.clear();
+    }
+    this._options.model.refresh(isLost);
   }
 
   private _draw(): void {
@@ -130,6 +139,6 @@ export class SidePanel extends Panel {
   private _notice: Says;
   private _state: Says;
   private _pastLine: Says;
-  private _docked = new Docked();
+  private _docked: Docked;
   private _copy = new Copy();
 }

@@ -12,6 +12,7 @@ export interface IFound {
   torch: boolean;
 }
 
+const WIDGETS = 'jupyter.widget';
 const SHELL = "__import__('IPython').get_ipython()";
 
 function findable(name: string): string {
@@ -57,6 +58,12 @@ export async function probe(
     installed: found('installed'),
     torch: found('torch')
   };
+}
+
+/** Says whether a kernel has a widget of this id; it answers when its cell has ended. */
+export async function hasWidget(kernel: Kernel.IKernelConnection, id: string): Promise<boolean> {
+  const reply = await kernel.requestCommInfo({ target_name: WIDGETS });
+  return reply.content.status !== 'ok' || id in reply.content.comms;
 }
 
 /** Why `%load_ext nbmem` failed. */

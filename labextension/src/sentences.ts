@@ -94,6 +94,13 @@ export function sayPast(past: IPast, trans: TranslationBundle): string {
   }
 }
 
+/** Says that the page does not know the widget that the kernel names. */
+export function sayLost(trans: TranslationBundle): string {
+  return trans.__(
+    'This page cannot draw the panel that the kernel names: press ⟳, or run `%gpumem panel` in a cell.'
+  );
+}
+
 /** Says what is amiss while the panel stays. */
 export function sayNotice(notice: Notice, trans: TranslationBundle): string {
   switch (notice.kind) {

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import threading
 import types
 from collections import deque
 from collections.abc import Container, Iterator
@@ -18,7 +19,7 @@ import torch
 from nbmem.heap.storages import gradient_of
 from nbmem.holders.unseen import base_of_array, is_array, items_of_array
 from nbmem.inventory.callables import held_by_function, held_by_method
-from nbmem.inventory.natives import held_by_native, traceback_of
+from nbmem.inventory.natives import held_by_native, names_by_thread, traceback_of
 from nbmem.inventory.paths import Step, prints_itself
 from nbmem.inventory.readers import Kind, Reader, _real_dict, _real_slots, read_type
 
@@ -70,6 +71,9 @@ class Entries:
             yield from _tracebacks(holder.tb_next)
         elif kind is _CACHE:
             yield from (one for one in gc.get_referents(holder) if type(one) is dict)
+        elif issubclass(kind, threading.local):
+            yield from (one for one in gc.get_referents(holder) if type(one) is dict)
+            yield from names_by_thread(holder)[:1]
         elif kind is not dict and kind is not list and kind is not tuple:
             names = self._attributes_of(holder)
             yield names

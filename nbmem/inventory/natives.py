@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import gc
 import sys
+import threading
 import types
 import weakref
 from collections.abc import Callable, Iterable
@@ -230,6 +231,24 @@ def held_by_context(context: Context) -> Held:
     return [(Step.CONTEXT, str.__str__(var.name), value) for var, value in Context.items(context)]
 
 
+def held_by_local(local: Any) -> Held:
+    """Returns what a `threading.local` keeps for each thread, by name for the one that made it.
+
+    Asking the object for its attributes would make a dict for this thread, and run the `__init__`
+    of a user's class.
+    """
+    first, *others = names_by_thread(local) or [{}]
+    held: Held = [(Step.ATTRIBUTE, n, v) for n, v in list(dict.items(first)) if type(n) is str]
+    return held + [(Step.THREAD, at, names) for at, names in enumerate(others, 1)]
+
+
+def names_by_thread(local: Any) -> list[dict[Any, Any]]:
+    """Returns the dicts of a `threading.local`, that of the thread that made it first."""
+    tables = [one for one in gc.get_referents(local) if type(one) is dict]
+    pairs = (pair for table in tables for pair in list(dict.items(table)))
+    return [names for key, names in pairs if type(key) is not str and type(names) is dict]
+
+
 def held_by_queue(queue: Any) -> Held:
     """Returns what waits in a `SimpleQueue`, in its order."""
     waiting = [one for one in gc.get_referents(queue) if one is not type(queue)]
@@ -312,6 +331,8 @@ def hold_of(cls: type) -> tuple[Hold | None, bool]:
             return hold, False
     if issubclass(cls, BaseException):
         return held_by_exception, True
+    if issubclass(cls, threading.local):
+        return held_by_local, False
     for module, name, hold in _BY_BASE:
         found = sys.modules.get(module)
         base = None if found is None else _names_of_module(found).get(name)

@@ -71,6 +71,8 @@ class Step(IntEnum):
     """What waits in a queue of Python's own C code (position)."""
     RUNNING = 27
     """A variable of a function that runs right now (its name)."""
+    THREAD = 28
+    """What a `threading.local` keeps for another thread than the one that made it (position)."""
 
 
 HOLDERS: dict[Step, str] = {
@@ -102,6 +104,7 @@ HOLDERS: dict[Step, str] = {
     Step.CONTEXT: "context variable",
     Step.QUEUED: "queued item",
     Step.RUNNING: "running variable",
+    Step.THREAD: "thread's values",
 }
 """What a step is taken in, in words."""
 
@@ -174,4 +177,5 @@ _FORMS: dict[Step, str] = {
     Step.CONTEXT: "{base} → context variable {key!r}",
     Step.QUEUED: "{base} → queued item {key}",
     Step.RUNNING: "{base} → variable {key!r}",
+    Step.THREAD: "{base} → thread {key}",
 }

@@ -1,8 +1,12 @@
 // A button that is disabled or hidden by its own press leaves the keyboard nowhere. The table of its
-// section takes it then, or the button itself when it can be pressed again at once. Nothing is taken
-// from an element that has the focus.
+// section takes it then, the section's title where the table is gone too, or the button itself when
+// it can be pressed again at once. Nothing is taken from an element that has the focus.
 
 const REGAIN_AFTER = 250;
+
+function usable(element) {
+  return Boolean(element) && !element.disabled && element.offsetParent !== null;
+}
 
 class Keyboard {
   constructor(grid) {
@@ -25,7 +29,7 @@ class Keyboard {
   }
 
   leave(left) {
-    if (left === this.last && this.canBePressed) this.last = null;
+    if (left === this.last && usable(left)) this.last = null;
   }
 
   get isNowhere() {
@@ -34,12 +38,7 @@ class Keyboard {
   }
 
   get isLost() {
-    const ours = this.last?.matches("button") && this.section.contains(this.last);
-    return ours && this.isNowhere && !this.canBePressed;
-  }
-
-  get canBePressed() {
-    return !this.last.disabled && this.last.offsetParent !== null;
+    return this.section?.contains(this.last) && this.isNowhere && !usable(this.last);
   }
 
   regainSoon() {
@@ -50,8 +49,8 @@ class Keyboard {
   regain() {
     this.waiting = null;
     if (!this.last || !this.isNowhere) return;
-    const to = this.canBePressed ? this.last : this.grid;
-    to.focus({ preventScroll: true });
+    const title = this.section.querySelector(".nbmem-title");
+    [this.last, this.grid, title].find(usable)?.focus({ preventScroll: true });
   }
 
   remove() {

@@ -44,6 +44,7 @@ def test_tensors_are_grouped_and_a_group_is_opened_by_its_arrow(notebook):
 def test_a_group_is_chosen_and_dropped_after_its_plan_was_shown(notebook):
     book, panel = opened(notebook)
     group_by(panel, "by name")
+    expect(row(panel, "Live tensors", "keys")).to_have_count(1)  # keys[0] and keys[1] were two
     row(panel, "Live tensors", "keys").click()
     expect(panel).to_contain_text("1 group chosen")
     panel.get_by_role("button", name="del 2 (512 KiB)…", exact=True).click()

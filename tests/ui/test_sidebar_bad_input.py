@@ -51,3 +51,13 @@ def test_a_kernel_with_a_newer_or_older_nbmem_says_what_to_update(book):
     older = book(OTHER_AGE.format(protocol=0, version="0.0.1"))
     older.run(0)
     older.says("The kernel has nbmem 0.0.1, which is older than this page: run %pip install -U")
+
+
+def test_a_panel_that_the_kernel_never_made_is_a_sentence_and_the_old_one_stays(book):
+    stray = {"type": "panel", "protocol": 1, "model_id": "0" * 32, "trouble": ""}
+    it = book(LOAD, FEATS, send(stray))
+    it.run(0, 1)
+    expect(row(it.docked, "Live tensors", "feats")).to_contain_text("16.0")
+    it.run(2)
+    it.says("The kernel sent a message that this page cannot read (panel)")
+    expect(row(it.docked, "Live tensors", "feats")).to_contain_text("16.0")

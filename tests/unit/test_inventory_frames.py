@@ -13,6 +13,7 @@ import sys
 import threading
 import types
 import weakref
+from typing import ClassVar
 
 import pytest
 import torch
@@ -370,6 +371,39 @@ def test_what_waits_in_a_simple_queue_is_counted_from_the_next():
         waiting.put(torch.ones(n))
     waiting.get()
     assert {"q → queued item 0": 2, "q → queued item 1": 3} == lead_back({"q": waiting})
+
+
+class WithInit(threading.local):
+    made_in: ClassVar[list[str]] = []
+
+    def __init__(self):
+        self.made_in.append(threading.current_thread().name)
+        self.own = torch.ones(4)
+
+
+def test_what_a_thread_local_keeps_is_named_for_its_own_thread_and_counted_for_others():
+    plain, with_init = threading.local(), WithInit()
+    plain.acts, plain.deep = torch.ones(1), {"k": torch.ones(2)}
+    ready, done = threading.Event(), threading.Event()
+
+    def work():
+        plain.acts = torch.ones(3)
+        ready.set()
+        done.wait()
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    assert ready.wait(60)
+    names = {"t.acts": 1, "t.deep['k']": 2, "t → thread 1['acts']": 3, "u.own": 4}
+    assert names == lead_back({"t": plain, "u": with_init})
+    seen = []
+    other = threading.Thread(target=lambda: seen.append(lead_back({"t": plain, "u": with_init})))
+    other.start()
+    other.join()
+    assert [names] == seen  # looking from a thread makes nothing for it
+    assert [threading.current_thread().name] == WithInit.made_in
+    done.set()
+    worker.join()
 
 
 def test_buffers_of_iterators_are_found():

@@ -209,6 +209,28 @@ test('a busy kernel that has no nbmem closes the comm', async () => {
   assert.deepEqual(ear.last, NOT_LOADED);
 });
 
+test('a kernel that answers too late is asked again what it lacks, a few times', async () => {
+  const kernel = new FakeKernel({ torch: false });
+  kernel.supportsSubshells = true;
+  kernel.mute = true;
+  const { ear, connector } = connect(kernel);
+  connector.attach();
+  const comm = await opened(kernel, 1);
+  kernel.mute = false;
+  comm.onClose();
+  await ear.until('no-torch');
+
+  kernel.mute = true;
+  connector.attach();
+  for (let count = 2; count < 6; count++) {
+    (await opened(kernel, count)).onClose();
+  }
+  await ear.until('not-loaded');
+  const { length } = kernel.probes;
+  await new Promise(resolve => setTimeout(resolve, 100));
+  assert.equal(kernel.probes.length, length);
+});
+
 test('a busy kernel without subshells is waited for, and its live figures are heard', async () => {
   const kernel = new FakeKernel({ target: true });
   kernel.status = 'busy';
@@ -278,6 +300,23 @@ test('malformed and unknown messages are told, and nothing is lost', async () =>
   kernel.broadcast(sample('live'));
   const told = ['stumbled type', 'stumbled no fields', 'stumbled no fields', 'heard live'];
   assert.deepEqual(ear.told.slice(-4), told);
+});
+
+test('a panel is heard when the kernel has it, or is too busy to say, and else told', async () => {
+  const { kernel, ear, comm } = await met();
+  const panel = sample('panel') as { model_id: string };
+  comm.say(panel);
+  await ear.until('stumbled panel');
+  kernel.widgets = [panel.model_id];
+  comm.say(panel);
+  await ear.until('heard panel');
+  comm.say({ ...panel, model_id: null });
+  await ear.until('heard panel');
+  kernel.mute = true;
+  kernel.widgets = [];
+  ear.told.length = 0;
+  comm.say(panel);
+  await ear.until('heard panel');
 });
 
 test('another protocol is refused on both sides, without a second try', async () => {

@@ -81,6 +81,8 @@ export class FakeKernel {
   loading: Promise<Reply> = Promise.resolve({ content: { status: 'ok' } });
   /** Replies of the control channel by type; the others never come. */
   control: Record<string, Record<string, unknown>> = {};
+  /** Ids of its widgets. */
+  widgets: string[] = [];
   /** Whether probes wait for a cell. */
   mute = false;
   newComm: () => FakeComm = () => new FakeComm();
@@ -94,6 +96,11 @@ export class FakeKernel {
     this.probes.push(names);
     const never = new Promise<Reply>(() => undefined);
     return { done: this.mute ? never : Promise.resolve(this._answer(names)) };
+  }
+
+  requestCommInfo() {
+    const content = { status: 'ok', comms: Object.fromEntries(this.widgets.map(id => [id, {}])) };
+    return this.mute ? new Promise(() => undefined) : Promise.resolve({ content });
   }
 
   createComm(): FakeComm {
