@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import signal
 import sys
@@ -94,5 +95,6 @@ def shell():
     assert "NbMem" not in {type(part).__name__ for part in made.configurables}
     assert "gpumem" not in made.magics_manager.magics["cell"]
     made.reset(new_session=False)
+    atexit.unregister(made.atexit_operations)  # each would collect garbage once more at the end
     InteractiveShell.clear_instance()
     sys.last_type = sys.last_value = sys.last_traceback = None
