@@ -91,13 +91,29 @@ export class MemoryModel implements IMemoryModel, IListener {
     this._connector?.load();
   }
 
-  /** Asks the kernel anew: from the start where there is no channel yet, or where that is wished. */
-  refresh(fromTheStart = false): void {
-    if (!fromTheStart && ['ready', 'waiting', 'no-widgets'].includes(this.state.kind)) {
+  /** Asks the kernel anew: from the start where there is no channel yet. */
+  refresh(): void {
+    if (['ready', 'waiting', 'no-widgets'].includes(this.state.kind)) {
       this.send({ type: 'refresh' });
     } else {
       this._connector?.attach();
     }
+  }
+
+  /** Asks the kernel for another panel in the place of one that the page does not draw. */
+  rebuild(): void {
+    this.send({ type: 'rebuild' });
+  }
+
+  /**
+   * The page has drawn the panel, or cannot: then the kernel is asked for another one, once. If
+   * that is lost, too, it is not the panel's fault.
+   */
+  settled(how: 'drawn' | 'lost'): void {
+    if (how === 'lost' && !this._rebuilt) {
+      this.rebuild();
+    }
+    this._rebuilt = how === 'lost';
   }
 
   /** Takes the notice away. */
@@ -284,6 +300,7 @@ export class MemoryModel implements IMemoryModel, IListener {
   private _forget(): void {
     this.live = this.lastLive = this.past = this.notice = this._memory = this._modelId = null;
     this.marks = new Map();
+    this._rebuilt = false;
   }
 
   private _tell(): void {
@@ -294,6 +311,8 @@ export class MemoryModel implements IMemoryModel, IListener {
   private _connector: IConnector | null = null;
   private _memory: Memory | null = null;
   private _modelId: string | null = null;
+  /** Another panel was asked for, and none was drawn since. */
+  private _rebuilt = false;
   private _memories = new Memories();
   private _lastKernels = new WeakMap<object, string>();
   private _changed = new Signal<this, void>(this);

@@ -7,7 +7,7 @@ import { Header } from './header';
 import { memoryIcon } from './icons';
 import type { MemoryModel } from './model';
 import { Says } from './says';
-import { Act, sayLost, sayNotice, sayPast, sayState } from './sentences';
+import { Act, sayNotice, sayPast, sayState, sayUndrawn } from './sentences';
 import { Strip } from './strip';
 import type { Follower } from './tracker';
 
@@ -38,7 +38,8 @@ export class SidePanel extends Panel {
     this.title.caption = trans.__('GPU memory');
     this.node.setAttribute('role', 'region');
     this.node.setAttribute('aria-label', trans.__('GPU memory'));
-    this._docked = new Docked(sayLost(trans));
+    this._docked = new Docked(sayUndrawn(trans));
+    this._docked.settled.connect((_, how) => model.settled(how));
     this._header = new Header({ trans, refresh: () => this._refresh(), openInMain });
     this._strip = new Strip(model, trans);
     this._notice = new Says('nbmem-Notice', 'alert');
@@ -74,11 +75,12 @@ export class SidePanel extends Panel {
   }
 
   private _refresh(): void {
-    const { isLost } = this._docked;
-    if (isLost) {
-      this._docked.clear();
+    const { model } = this._options;
+    if (this._docked.sight === 'late' || this._docked.sight === 'lost') {
+      model.rebuild();
+    } else {
+      model.refresh();
     }
-    this._options.model.refresh(isLost);
   }
 
   private _draw(): void {

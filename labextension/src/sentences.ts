@@ -94,11 +94,14 @@ export function sayPast(past: IPast, trans: TranslationBundle): string {
   }
 }
 
-/** Says that the page does not know the widget that the kernel names. */
-export function sayLost(trans: TranslationBundle): string {
-  return trans.__(
-    'This page cannot draw the panel that the kernel names: press ⟳, or run `%gpumem panel` in a cell.'
-  );
+/** Says why the widget that the kernel names is not there: not yet, or not at all. */
+export function sayUndrawn(trans: TranslationBundle): Record<'late' | 'lost', string> {
+  return {
+    late: trans.__('The panel comes as soon as the kernel is free.'),
+    lost: trans.__(
+      'This page cannot draw the panel that the kernel names: press ⟳, or run `%gpumem panel` in a cell.'
+    )
+  };
 }
 
 /** Says what is amiss while the panel stays. */

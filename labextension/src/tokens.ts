@@ -142,6 +142,8 @@ export interface IOpening {
 
 export type ToKernel =
   | { type: 'refresh' }
+  /** Another panel in the place of one that the page cannot draw. */
+  | { type: 'rebuild' }
   | { type: 'collect' }
   | { type: 'show_cell'; serial: number };
 

@@ -10,7 +10,7 @@ from nbmem.errors import NbmemError
 LARGEST = 64 * 1024
 """Bytes of a message from a page; ours have some fifty."""
 _NAME = 40
-KINDS = ("refresh", "collect", "show_cell")
+KINDS = ("refresh", "rebuild", "collect", "show_cell")
 
 
 class BadMessageError(NbmemError):

@@ -108,7 +108,7 @@ class Sidebar:
         with self._answering(page, "do what the page asked for"):
             asked = read_message(message)
             panel = self._panel
-            if asked.kind == "refresh" and not self._has_panel():
+            if asked.kind in ("refresh", "rebuild") and not self._has_panel():
                 self._main.soon(self._build if self._draws else self._look)
             elif panel is None or not self._has_panel():
                 page.send(messages.trouble(self._waits()))
@@ -116,6 +116,8 @@ class Sidebar:
                 self._main.here(panel.collect)
             elif asked.kind == "refresh":
                 self._main.soon(lambda: self._do(page, panel.refresh))
+            elif asked.kind == "rebuild":
+                self._main.soon(lambda: self._do(page, lambda: self._rebuild(page, panel)))
             elif asked.serial is not None:
                 serial = asked.serial
                 self._main.soon(lambda: self._do(page, lambda: self._show_cell(page, serial)))
@@ -124,6 +126,14 @@ class Sidebar:
         with self._answering(page, "do what the page asked for"):
             if not self.closed:
                 act()
+
+    def _rebuild(self, page: Page, broken: Panel) -> None:
+        """Builds another panel, unless another page had that done meanwhile."""
+        if self._panel is broken:
+            broken.close()
+            self._build()
+        if not self._has_panel():
+            page.send(messages.trouble(self._waits()))
 
     def _show_cell(self, page: Page, serial: int) -> None:
         if self._panel is not None and not self._panel.choose_cell(serial):

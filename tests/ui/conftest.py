@@ -127,6 +127,7 @@ class Shelf:
             gate.open()
         for each in self.books:
             if not each.page.is_closed():
+                each.look_for_broken()
                 each.close()
         assert [] == [error for each in self.books for error in each.errors]
 

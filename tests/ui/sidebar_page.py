@@ -99,6 +99,12 @@ class Book(Notebook):
         """Waits for the end of the cell that was started last."""
         self.page.wait_for_function("() => window.nbmemRan", timeout=LONG)
 
+    def look_for_broken(self) -> None:
+        """Takes what a widget that could not be drawn has to say for an error."""
+        for broken in self.page.locator(".jupyter-widgets-error-widget:visible").all():
+            broken.click()
+            self.errors.append(f"widget: {broken.inner_text()}")
+
     def close(self) -> None:
         """Ends the kernel and closes the notebook."""
         super().close()

@@ -128,6 +128,7 @@ def test_badges_and_status_bar_go_and_an_alert_comes_by_the_settings(book):
     badges = it.page.locator(".nbmem-badge")
     bar = it.page.get_by_role("button", name="Device memory:")
     expect(badges).to_have_count(1)
+    expect(row(it.docked, "Live tensors", "feats")).to_be_visible()  # built before the reload
     alert = it.page.get_by_role("alert").filter(has_text="cpu holds")
     expect(alert).to_have_count(0)
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from sidebar_page import FEATS, LOAD, expect, row
 
 
@@ -116,6 +117,46 @@ def test_a_reloaded_page_shows_the_present_again(book):
     it.show()
     expect(row(it.docked, "Live tensors", "feats")).to_contain_text("16.0")
     expect(it.docked).to_have_count(1)
+
+
+def test_a_kernel_that_tells_late_of_its_widgets_has_the_panel_drawn_late(book):
+    late = (
+        "import time\nfrom ipywidgets import Widget\n"
+        "tell = Widget._handle_control_comm_msg\n"
+        "def tell_late(message):\n    time.sleep(5)\n    tell(message)\n"
+        "Widget._handle_control_comm_msg = tell_late"
+    )
+    it = book(LOAD, FEATS, late)
+    it.run(0, 1, 2)
+    expect(row(it.docked, "Live tensors", "feats")).to_be_visible()
+    model = it.ask("__import__('nbmem').frontend._current._panel.widget.model_id")
+    it.reload()
+    it.show()
+    it.says("The panel comes as soon as the kernel is free.")
+    expect(row(it.docked, "Live tensors", "feats")).to_contain_text("16.0")
+    assert model == it.ask("__import__('nbmem').frontend._current._panel.widget.model_id")
+
+
+@pytest.mark.parametrize("part", ["children[2]", "children[2].children[0].children[0]"])
+def test_a_panel_of_which_a_page_knows_not_every_part_is_built_anew(book, part):
+    """As after a reload while the kernel was about to build it."""
+    lose = (
+        "import nbmem.frontend\n"
+        "from ipywidgets.widgets.widget import _instances\n"
+        f"_ = _instances.pop(nbmem.frontend._current._panel.widget.{part}.model_id)"
+    )
+    it = book(LOAD, FEATS, lose)
+    it.run(0, 1, 2)
+    expect(row(it.docked, "Live tensors", "feats")).to_be_visible()
+    it.reload()
+    it.show()
+    expect(it.sidebar.locator(".jupyter-widgets-error-widget")).to_have_count(0)
+    expect(row(it.docked, "Live tensors", "feats")).to_contain_text("16.0")
+    model = it.ask("__import__('nbmem').frontend._current._panel.widget.model_id")
+    it.page.wait_for_timeout(4_000)
+    assert model == it.ask("__import__('nbmem').frontend._current._panel.widget.model_id")
+    told = ("console: Error: widget model not found", "console: Comm not found for comm id")
+    it.errors = [each for each in it.errors if not each.startswith(told)]
 
 
 def test_a_page_that_comes_in_mid_cell_shows_the_panel_when_the_cell_has_ended(book):

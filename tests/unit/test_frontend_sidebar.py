@@ -351,6 +351,37 @@ def test_a_page_can_have_everything_read_again(page, shell, panel):
     assert "95.4 MiB in tensors" == page.told("state")[-1]["status"]
 
 
+def test_a_page_that_cannot_draw_the_panel_gets_another(page, shell, panel):
+    run(shell, f"%%gpumem make\n{KEEPS}")
+    page.send({"type": "rebuild"})
+    made = frontend._current._panel
+    assert panel.closed
+    assert panel is not made
+    assert made.widget.model_id == page.told("panel")[-1]["model_id"]
+    assert "kept" in copy_html(made.snapshot)
+    assert ["hello"] == [told["type"] for told in page.own]
+
+
+def test_two_pages_that_cannot_draw_the_same_panel_get_one_other(page, shell, panel):
+    waiting = []
+    frontend._current._main.soon = waiting.append
+    page.send({"type": "rebuild"})
+    page.send({"type": "rebuild"})
+    for call in waiting:
+        call()
+    assert 2 == len(page.told("panel"))
+    assert not frontend._current._panel.closed
+
+
+def test_another_panel_that_is_asked_for_in_mid_cell_comes_after_it(page, shell, panel):
+    shell.user_ns["ask"] = lambda: page.send({"type": "rebuild"})
+    run(shell, "%%gpumem ask for it\nask()")
+    assert "The panel comes when cell [1] has ended." == page.own[-1]["sentence"]
+    assert panel.closed
+    assert not frontend._current._panel.closed
+    assert frontend._current._panel.widget.model_id == page.told("panel")[-1]["model_id"]
+
+
 def test_a_page_that_comes_while_a_cell_runs_hears_of_the_cell_and_gets_the_panel_after(
     page, shell
 ):

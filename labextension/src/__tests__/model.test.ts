@@ -268,6 +268,23 @@ test('refresh asks the channel where there is one, and begins anew where there i
   assert.deepEqual(scene.connectors[0].calls, ['attach', 'attach']);
 });
 
+test('a panel that the page cannot draw is asked for anew, once until one was drawn', () => {
+  const scene = new Scene().meet('a');
+  scene.model.settled('drawn');
+  assert.deepEqual(scene.connectors[0].sent, []);
+  scene.model.settled('lost');
+  assert.deepEqual(scene.connectors[0].sent, [sample('to_rebuild')]);
+  scene.model.settled('lost');
+  assert.equal(scene.connectors[0].sent.length, 1);
+  scene.model.rebuild();
+  assert.equal(scene.connectors[0].sent.length, 2);
+  scene.model.settled('drawn');
+  scene.model.settled('lost');
+  assert.equal(scene.connectors[0].sent.length, 3);
+  scene.meet('b').model.settled('lost');
+  assert.deepEqual(scene.connectors[1].sent, [{ type: 'rebuild' }]);
+});
+
 test('a mismatch shows no figures', () => {
   const scene = new Scene().meet('a');
   const stands: PanelState = { kind: 'mismatch', older: 'page', version: '9.0.0' };
