@@ -48,8 +48,7 @@ format: setup-test
 setup: $(VENV)/.installed-$(EXTRAS)
 
 setup-test:
-	$(MAKE) setup EXTRAS=test
-	$(MAKE) $(OLD_LAB)/.installed
+	$(MAKE) -j 2 $(VENV)/.installed-test $(OLD_LAB)/.installed
 	scripts/browser "$(PY)"
 
 # Builds what JupyterLab and Notebook load into nbmem/labextension, and installs it. Needs node.

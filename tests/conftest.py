@@ -81,6 +81,7 @@ def shell():
     config = Config()
     config.HistoryManager.enabled = False
     config.InteractiveShell.colors = "nocolor"
+    main = sys.modules["__main__"]
     InteractiveShell.clear_instance()
     made = InteractiveShell.instance(config=config)
     made.display_pub = CapturingDisplayPublisher()
@@ -95,6 +96,9 @@ def shell():
     assert "NbMem" not in {type(part).__name__ for part in made.configurables}
     assert "gpumem" not in made.magics_manager.magics["cell"]
     made.reset(new_session=False)
-    atexit.unregister(made.atexit_operations)  # each would collect garbage once more at the end
+    # Each would collect garbage once more at the end, and be kept in memory until then.
+    atexit.unregister(made.atexit_operations)
+    atexit.unregister(made.magics_manager.registry["ScriptMagics"].kill_bg_processes)
     InteractiveShell.clear_instance()
+    sys.modules["__main__"] = main  # else the next shell would keep this one, and so on
     sys.last_type = sys.last_value = sys.last_traceback = None

@@ -50,6 +50,7 @@ export class Docked extends Panel {
     this._key = '';
     this._rendermime = null;
     this._stopWatching();
+    delete this.node.dataset.settled;
     this._sight = 'none';
     this._says.draw('', null);
     for (const widget of this.widgets.filter(each => each !== this._says)) {
@@ -108,6 +109,7 @@ export class Docked extends Panel {
 
   private _settle(how: 'drawn' | 'lost'): void {
     this._stopWatching();
+    this.node.dataset.settled = how;
     this._settled.emit(how);
   }
 

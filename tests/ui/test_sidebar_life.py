@@ -120,10 +120,11 @@ def test_a_reloaded_page_shows_the_present_again(book):
 
 
 def test_a_kernel_that_tells_late_of_its_widgets_has_the_panel_drawn_late(book):
+    gate = book.gate()
     late = (
-        "import time\nfrom ipywidgets import Widget\n"
+        "from ipywidgets import Widget\n"
         "tell = Widget._handle_control_comm_msg\n"
-        "def tell_late(message):\n    time.sleep(5)\n    tell(message)\n"
+        f"def tell_late(message):\n    exec({gate.code!r})\n    tell(message)\n"
         "Widget._handle_control_comm_msg = tell_late"
     )
     it = book(LOAD, FEATS, late)
@@ -133,6 +134,7 @@ def test_a_kernel_that_tells_late_of_its_widgets_has_the_panel_drawn_late(book):
     it.reload()
     it.show()
     it.says("The panel comes as soon as the kernel is free.")
+    gate.open()
     expect(row(it.docked, "Live tensors", "feats")).to_contain_text("16.0")
     assert model == it.ask("__import__('nbmem').frontend._current._panel.widget.model_id")
 
@@ -153,7 +155,7 @@ def test_a_panel_of_which_a_page_knows_not_every_part_is_built_anew(book, part):
     expect(it.sidebar.locator(".jupyter-widgets-error-widget")).to_have_count(0)
     expect(row(it.docked, "Live tensors", "feats")).to_contain_text("16.0")
     model = it.ask("__import__('nbmem').frontend._current._panel.widget.model_id")
-    it.page.wait_for_timeout(4_000)
+    expect(it.sidebar.locator(".nbmem-Docked[data-settled=drawn]")).to_be_visible()
     assert model == it.ask("__import__('nbmem').frontend._current._panel.widget.model_id")
     told = ("console: Error: widget model not found", "console: Comm not found for comm id")
     it.errors = [each for each in it.errors if not each.startswith(told)]
