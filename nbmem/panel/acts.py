@@ -9,7 +9,7 @@ from ipywidgets import HTML, Box, VBox
 
 from nbmem.panel import words
 from nbmem.panel.header import has_accelerator
-from nbmem.panel.plan_box import PlanBox, button, row
+from nbmem.panel.plan_box import PlanBox, button, row, together
 from nbmem.panel.turns import Turn
 
 if TYPE_CHECKING:
@@ -62,10 +62,11 @@ class Acts:
         self._chosen = chosen
         self._units = snapshot.units
         self._has_cache = has_accelerator(snapshot.readings)
-        self._del.description = words.del_label(chosen, snapshot.units)
-        self._del.tooltip = words.del_tip(chosen)
-        self._empty.tooltip = self._cache_tip if self._has_cache else words.NO_CACHE
-        self._enable()
+        with together(self._del, self._empty):
+            self._del.description = words.del_label(chosen, snapshot.units)
+            self._del.tooltip = words.del_tip(chosen)
+            self._empty.tooltip = self._cache_tip if self._has_cache else words.NO_CACHE
+            self._enable()
 
     def say(self, text: str) -> None:
         """Puts one line under the buttons."""

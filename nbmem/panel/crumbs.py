@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ipywidgets import Box, Button, Layout
 
 from nbmem.panel.columns import one_line
+from nbmem.panel.plan_box import together
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -39,6 +40,10 @@ class Crumbs:
             here = n < len(shown)
             button.layout.display = None if here else "none"
             if here:
-                button.description = one_line(shown[n][0], 28)
-                button.tooltip = f"Back to {one_line(shown[n][1]) or 'all modules'}"
-                button.disabled = n == len(shown) - 1
+                self._tell(button, *shown[n], ends=n == len(shown) - 1)
+
+    def _tell(self, button: Button, word: str, path: str, *, ends: bool) -> None:
+        with together(button):
+            button.description = one_line(word, 28)
+            button.tooltip = f"Back to {one_line(path) or 'all modules'}"
+            button.disabled = ends

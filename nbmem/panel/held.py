@@ -10,7 +10,7 @@ from ipywidgets import HTML
 from nbmem.panel.columns import one_line
 from nbmem.panel.leak_words import BLOCK, code_html, sentences_html
 from nbmem.panel.live_columns import storage_name
-from nbmem.panel.plan_box import button
+from nbmem.panel.plan_box import button, together
 from nbmem.panel.words import QUIET, sentence
 from nbmem.render.html_parts import tag
 from nbmem.units import format_bytes, format_count
@@ -51,8 +51,9 @@ class Held:
         """Follows what is chosen; an answer about something else goes."""
         self._chosen = snapshot.storages(keys)
         self._units = snapshot.units
-        self.button.disabled = not self._chosen
-        self.button.tooltip = _TIP if self._chosen else "Choose rows of live tensors first."
+        with together(self.button):
+            self.button.disabled = not self._chosen
+            self.button.tooltip = _TIP if self._chosen else "Choose rows of live tensors first."
         if self._asked and self._asked != self._keys():
             self._asked, self.text.value = (), ""
 

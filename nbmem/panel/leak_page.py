@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ipywidgets import HTML, Box
 
 from nbmem.panel import leak_words as told
-from nbmem.panel.plan_box import HIDDEN, SHOWN, PlanBox, button, row
+from nbmem.panel.plan_box import HIDDEN, SHOWN, PlanBox, button, row, together
 from nbmem.panel.redraw import Throttle
 from nbmem.panel.turns import Turn
 from nbmem.panel.words import line_html, trouble_sentence
@@ -111,12 +111,13 @@ class LeakPage:
         """Follows what is there, and what of it is chosen."""
         self._check_plan()
         chosen = self._found.chosen
-        self._free.description = told.free_label(chosen, self._units)
-        self._free.tooltip = told.free_tip(chosen)
-        self._costless.tooltip = told.costless_tip(self._found, self._units)
+        with together(self._free, self._costless):
+            self._free.description = told.free_label(chosen, self._units)
+            self._free.tooltip = told.free_tip(chosen)
+            self._costless.tooltip = told.costless_tip(self._found, self._units)
+            self._enable()
         self._detail.value = told.details_html(chosen, self._units)
         self._detail.layout.display = HIDDEN if self._plan.is_shown else SHOWN
-        self._enable()
 
     def _check_plan(self) -> None:
         """Takes a plan back that speaks of something else than what is there, or is chosen."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from ipywidgets import HTML, Box, Button, Layout, VBox
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 HIDDEN, SHOWN = "none", None
 CLOSE = "Close"
@@ -23,6 +24,18 @@ def button(text: str, tip: str, act: Callable[[], None]) -> Button:
 def row() -> Layout:
     """Returns the layout of buttons side by side, which wrap where there is no room."""
     return Layout(display="flex", flex_flow="row wrap", align_items="center")
+
+
+@contextmanager
+def together(*buttons: Button) -> Iterator[None]:
+    """Has each button tell its page as one message all that changes inside.
+
+    A button that has its new text but is disabled yet takes no focus: Enter goes elsewhere.
+    """
+    with ExitStack() as held:
+        for each in buttons:
+            held.enter_context(each.hold_sync())
+        yield
 
 
 class PlanBox:

@@ -26,6 +26,14 @@ ALIVE = "[not each.expired() for each in see]"
 HOSTILE = "<img src=x onerror=alert(1)>"
 
 
+SLOW_BUTTONS = """import ipywidgets, time
+def send(self, *args, **kinds):
+    ipywidgets.Widget._send(self, *args, **kinds)
+    time.sleep(0.1)
+ipywidgets.Button._send = send"""
+"""What a page is told of one button in two messages, it shows in two halves."""
+
+
 def opened(notebook, *cells, plain=False):
     hide = "\nimport sys; sys.modules['anywidget'] = None" if plain else ""
     book = notebook(LOAD + hide, SHOW, *cells)
@@ -60,7 +68,7 @@ def test_the_tensors_of_a_failed_cell_come_back_after_the_plan_was_confirmed(not
 
 
 def test_the_keyboard_stays_in_the_section_when_its_button_is_gone(notebook):
-    book, panel = opened(notebook, FAIL)
+    book, panel = opened(notebook, FAIL, SLOW_BUTTONS)
     row(panel, "Leaks", "traceback of cell [3]").click()
     focused = (
         "document.activeElement.getAttribute('aria-label') || document.activeElement.innerText"

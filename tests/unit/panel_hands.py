@@ -69,3 +69,16 @@ def choose(panel, *positions):
         panel._body.leak_rows.selected = keys
     else:
         panel._body._leak_rows.value = keys
+
+
+def messages(widget, monkeypatch):
+    """Returns a function: the states that the widget sent to its page since it was last asked."""
+    sent = []
+    send = lambda message, buffers=None: sent.append(message["state"])  # noqa: E731
+    monkeypatch.setattr(widget, "_send", send)
+
+    def since():
+        told, sent[:] = list(sent), []
+        return told
+
+    return since

@@ -6,6 +6,7 @@ import weakref
 
 import pytest
 import torch
+from panel_hands import messages
 from panel_session import MIB, ScriptedSession, cell, reading, storage
 
 from nbmem.panel import Panel
@@ -129,6 +130,18 @@ def test_what_is_refused_stands_beside_what_is_planned(panel, session):
     assert "<b>Stays</b>" in texts(panel)
     press(panel, "Drop only these")
     assert "model.0.weight is an attribute" in texts(panel)
+
+
+def test_del_and_held_by_take_their_texts_and_can_be_pressed_by_one_message_each(
+    panel, monkeypatch
+):
+    (delete,), (held,) = named(panel, "del"), named(panel, "held by")
+    deletes, helds = messages(delete, monkeypatch), messages(held, monkeypatch)
+    panel._body.tensors.selected = [11]
+    tip = "Deletes the variable; the bytes that came back are shown."
+    assert [{"description": "del feats (2.00 MiB)", "tooltip": tip, "disabled": False}] == deletes()
+    tip = "Finds every way that holds the chosen tensors."
+    assert [{"tooltip": tip, "disabled": False}] == helds()
 
 
 def test_what_is_gone_already_is_said_by_its_name(panel, session, monkeypatch):

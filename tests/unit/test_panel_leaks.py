@@ -7,6 +7,7 @@ from panel_hands import (
     error_leak,
     find,
     hidden,
+    messages,
     output_leak,
     press,
     text,
@@ -315,6 +316,17 @@ def report(*leaks):
 
 
 # What stays in the notebook, and what enters the page.
+
+
+def test_a_button_takes_its_text_and_can_be_pressed_by_one_message(panel, monkeypatch):
+    unfold(panel)
+    sent = messages(find(panel, "Free…"), monkeypatch)
+    choose(panel, 0)
+    tip = "Shows what would be freed, and what that costs, before anything is."
+    assert [{"description": "Free 1.14 GiB…", "tooltip": tip, "disabled": False}] == sent()
+    choose(panel)
+    tip = "Choose rows of the table of leaks first."
+    assert [{"description": "Free…", "tooltip": tip, "disabled": True}] == sent()
 
 
 def test_the_copy_in_the_notebook_has_the_leaks_of_an_open_section(panel, session):
