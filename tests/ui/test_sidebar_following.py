@@ -67,6 +67,7 @@ def test_two_notebooks_on_one_kernel_show_the_same(book):
 def test_two_tabs_on_one_notebook_both_show_it(book, new_page):
     first = book(LOAD, FEATS, OTHER)
     first.run(0, 1)
+    expect(row(first.docked, "Live tensors", "feats")).to_be_visible()  # built before the other
     first.saved()
     second = book.again(first, new_page())
     for each in (first, second):
