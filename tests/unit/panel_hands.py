@@ -74,7 +74,10 @@ def choose(panel, *positions):
 def messages(widget, monkeypatch):
     """Returns a function: the states that the widget sent to its page since it was last asked."""
     sent = []
-    send = lambda message, buffers=None: sent.append(message["state"])  # noqa: E731
+
+    def send(message, buffers=None):
+        sent.append(message["state"])
+
     monkeypatch.setattr(widget, "_send", send)
 
     def since():
