@@ -16,7 +16,7 @@ LABEXTENSION = share/jupyter/labextensions/nbmem
 # Jupyter asks for this where the user is root, as in most containers.
 ROOT_TOO = $$(test "$$(id -u)" != 0 || echo --allow-root)
 
-.PHONY: demo lab test test-large test-floor setup setup-test bench screenshots labextension format clean
+.PHONY: demo lab test quick test-large test-floor setup setup-test bench screenshots labextension format clean
 
 demo: setup
 	"$(PY)" examples/run_quickstart.py
@@ -27,9 +27,15 @@ lab: setup
 test: setup-test
 	scripts/check "$(VENV)"
 
-# Every scene of leaks once more among a million other objects: some ten minutes.
+# For the inner loop: formatter, linter, types, and what needs neither shell, kernel nor browser.
+quick: setup-test
+	scripts/check "$(VENV)" quick
+
+# Every scene of leaks once more among a million other objects (some ten minutes), and more libraries.
 test-large: setup-test
 	NBMEM_EVERY_SCENE=1 "$(PY)" -m pytest tests/shell/test_leaks_in_a_large_heap.py
+	$(MAKE) setup VENV=.venv-large EXTRAS=test-large
+	ls tests/libraries/more/test_*.py | xargs -P 2 -I '{}' scripts/check_group .venv-large/bin/python '{}'
 
 # The lowest torch that is promised. Its wheels are large, so this stays out of `make test`.
 test-floor:
@@ -66,12 +72,13 @@ $(VENV)/.torch: FORCE
 
 FORCE:
 
-# Torch goes first: with it there, nothing else asks for another build of it.
+# Torch goes first and stays: nothing else may bring another build of it.
 $(VENV)/.installed-%: pyproject.toml Makefile labextension/assets.json $(VENV)/.torch
 	test -x "$(PY)" || "$(PYTHON)" -m venv "$(VENV)"
 	"$(PY)" -m pip install --quiet $(TORCH)
+	"$(PY)" -c "from importlib.metadata import version; print('torch==' + version('torch'))" > "$(VENV)/constraints"
 	test ! -L "$(VENV)/$(LABEXTENSION)" || rm "$(VENV)/$(LABEXTENSION)"
-	"$(PY)" -m pip install --quiet --editable ".[$*]"
+	"$(PY)" -m pip install --quiet --constraint "$(VENV)/constraints" --editable ".[$*]"
 	touch "$@"
 
 # Its kernels run in the other environment, as they do on many servers.
@@ -83,4 +90,4 @@ $(OLD_LAB)/.installed: Makefile
 	touch "$@"
 
 clean:
-	rm -rf "$(VENV)" .venv-floor $(OLD_LAB) build dist demo-out
+	rm -rf "$(VENV)" .venv-floor .venv-large $(OLD_LAB) build dist demo-out
