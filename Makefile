@@ -32,9 +32,11 @@ quick: setup-test
 	scripts/check "$(VENV)" quick
 
 # Every scene of leaks once more among a million other objects (some ten minutes), and more libraries.
+# PyPI's torchvision does not fit torch's CPU build, and those who find it import it.
 test-large: setup-test
 	NBMEM_EVERY_SCENE=1 "$(PY)" -m pytest tests/shell/test_leaks_in_a_large_heap.py
 	$(MAKE) setup VENV=.venv-large EXTRAS=test-large
+	.venv-large/bin/python -c "import torchvision" || .venv-large/bin/python -m pip uninstall --quiet --yes torchvision
 	ls tests/libraries/more/test_*.py | xargs -P 2 -I '{}' scripts/check_group .venv-large/bin/python '{}'
 
 # The lowest torch that is promised. Its wheels are large, so this stays out of `make test`.
