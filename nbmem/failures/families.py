@@ -218,9 +218,7 @@ FAMILIES: tuple[Family, ...] = (
         "vllm",
         re.compile(
             r"\bNo available memory for the cache blocks"
-            r"|\b# KV cache is needed, which is larger than the available KV cache memory".replace(
-                "#", SIZE
-            )
+            r"|\bTo serve at least one request .{0,200}KV cache is needed"
         ),
         figures=_sizes(asked=r"# KV cache is needed", free=r"available KV cache memory \(#\)"),
     ),

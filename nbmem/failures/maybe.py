@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from nbmem.failures.lines import on_one_line
 from nbmem.records import Note
 
 _WORDS = (
@@ -35,7 +36,8 @@ _TABLE = tuple((re.compile(pattern), sentence) for pattern, sentence in _WORDS)
 
 def maybe_out_of_memory(text: str) -> Note | None:
     """Returns a note where the error's words leave open whether memory ran out."""
+    told = on_one_line(text)
     for pattern, sentence in _TABLE:
-        if pattern.search(text):
+        if pattern.search(told):
             return Note("status", "maybe_oom", sentence)
     return None

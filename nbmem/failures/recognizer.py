@@ -14,11 +14,10 @@ from nbmem.failures.chain import arguments_text, errno_of, errors_behind
 from nbmem.failures.doubts import is_lie, not_trusted, without_lies
 from nbmem.failures.families import ARRAY, FAMILIES, PROCESS, TENSORFLOW_DEVICE, Family
 from nbmem.failures.kinds import Trust, names_of, source_by_type, trust_in
+from nbmem.failures.lines import on_one_line
 from nbmem.failures.sizes import bytes_of, bytes_of_array
 from nbmem.records import Note, OutOfMemory, ProcessMemory
 
-_END = 8_000
-"""Characters of a long message that are read, at either end."""
 _KEPT = 1_500
 _MOST_PROCESSES = 32
 _TYPES = {"HIP": "cuda", "ROCM": "cuda"}
@@ -60,7 +59,7 @@ def find_out_of_memory(
 
 def read_message(text: str, trust: Trust = "any") -> OutOfMemory | None:
     """Returns what the text of an error says of memory that ran out; None for other texts."""
-    told = _shortened(text)
+    told = on_one_line(text)
     for family in FAMILIES:
         sign = family.sign.search(told)
         if sign is not None and _counts(family, sign, told, trust):
@@ -71,19 +70,19 @@ def read_message(text: str, trust: Trust = "any") -> OutOfMemory | None:
 def _read_error(
     kind: type[BaseException], text: str, number: int | None, asked: int | None = None
 ) -> OutOfMemory | None:
-    names = names_of(kind)
-    found = read_message(text, trust_in(names))
-    source = source_by_type(names, text, number) if found is None else None
+    names, told = names_of(kind), on_one_line(text)
+    found = read_message(told, trust_in(names))
+    source = source_by_type(names, told, number) if found is None else None
     if source is None:
         return found
     device = "cpu" if source in ("python", "system") else None
-    return OutOfMemory(source, device, asked=asked, text=_shortened(text)[:_KEPT])
+    return OutOfMemory(source, device, asked=asked, text=told[:_KEPT])
 
 
 def _array_of(error: BaseException) -> int | None:
     """Returns the bytes of the array that numpy could not make: its error keeps shape and type."""
     shape, dtype = (*BaseException.args.__get__(error), None, None)[:2]  # type: ignore[attr-defined]
-    if type(error).__name__ != "_ArrayMemoryError" or type(shape) is not tuple:
+    if not issubclass(type(error), MemoryError) or type(shape) is not tuple:
         return None
     size: Any = getattr(dtype, "itemsize", None) if _is_numpys(dtype) else None
     return prod(shape) * size if type(size) is int else None
@@ -91,13 +90,6 @@ def _array_of(error: BaseException) -> int | None:
 
 def _is_numpys(dtype: Any) -> bool:
     return any(f"{cls.__module__}.{cls.__name__}" == "numpy.dtype" for cls in type(dtype).__mro__)
-
-
-def _shortened(text: str) -> str:
-    """Returns the text with single spaces; of a long one the beginning and the end."""
-    if len(text) > 2 * _END:
-        text = f"{text[:_END]} … {text[-_END:]}"
-    return " ".join(text.split())
 
 
 def _counts(family: Family, sign: re.Match[str], text: str, trust: Trust) -> bool:

@@ -6,7 +6,7 @@ import re
 from fractions import Fraction
 from math import prod
 
-SIZE = r"(-?\d[\d,]*(?:\.\d+)?)\s*(bytes?|[KMGTPE]i?B|[KMGTPE]|B)(?![A-Za-z])"
+SIZE = r"(?<![\d.,])(-?\d[\d,]{0,30}(?:\.\d{1,20})?)\s*(bytes?|[KMGTPE]i?B|[KMGTPE]|B)(?![A-Za-z])"
 """A number and its unit, two groups; `20.00 MiB`, `2.13GiB`, `8,192 bytes`, XLA's `26.40G`."""
 _PREFIXES = "KMGTPE"
 _BITS = re.compile(r"(\d+)(?:_t|_ref|b)?\b")
