@@ -1,5 +1,6 @@
 """Errors around an out-of-memory error, and errors that are hard to read."""
 
+import contextlib
 import gc
 import weakref
 
@@ -125,10 +126,8 @@ def from_none():
 
 
 def after_it_was_handled():
-    try:
+    with contextlib.suppress(RuntimeError):
         run_out()
-    except RuntimeError:
-        pass
     raise ValueError("something else")
 
 
