@@ -175,12 +175,13 @@ FAMILIES: tuple[Family, ...] = (
     Family(
         "xla",
         re.compile(
-            r"\bRESOURCE_EXHAUSTED: .{0,200}?(?:[Oo]ut of memory|[Ff]ailed to allocate|"
+            r"\bINTERNAL: .{0,80}?[Ff]ailed to allocate \d+ bytes"
+            r"|\bRESOURCE_EXHAUSTED: .{0,200}?(?:[Oo]ut of memory|[Ff]ailed to allocate|"
             r"Attempting to (?:reserve|allocate)|Error allocating device buffer)"
         ),
         figures=_sizes(
-            asked=r"(?:trying to allocate|allocating|allocate request for|Attempting to \w+"
-            r"|Attempting to allocate) #",
+            asked=r"(?:trying to allocate|allocating|allocate request for|[Ff]ailed to allocate"
+            r"|Attempting to \w+) #",
             free=r"There are # free",
             capacity=r"Used [\d.]+\w+ of # hbm",
         ),
@@ -313,6 +314,10 @@ FAMILIES: tuple[Family, ...] = (
             r"|\bThe paging file is too small for this operation to complete"
         ),
         "cpu",
+    ),
+    Family(
+        "driver",
+        re.compile(r"(?:^|: )out of memory[.!]?$"),  # the runtime's own name of error 2, alone
         distinct=False,
     ),
 )

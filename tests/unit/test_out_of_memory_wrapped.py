@@ -101,6 +101,19 @@ def test_what_a_worker_sent_back_as_text_is_out_of_memory():
     assert ("oom", 20 * MIB) == (read(function).status, read(function).oom.asked)
 
 
+def test_a_traceback_sent_as_text_counts_by_the_error_that_ended_it():
+    caught = f"Traceback (most recent call last):\nRuntimeError: {TEXT}\n\n{{}}\n\nTraceback (most "
+    caught += "recent call last):\nNameError: name 'undefined' is not defined"
+    ended = {
+        "During handling of the above exception, another exception occurred:": "error",
+        "The above exception was the direct cause of the following exception:": "oom",
+    }
+    for words, status in ended.items():
+        error = NameError("name 'undefined' is not defined")
+        error.__cause__ = type("_RemoteTraceback", (Exception,), {})(caught.format(words))
+        assert status == failure_of(NameError, error).status
+
+
 def failing_print():
     try:
         run_out()
