@@ -19,9 +19,12 @@ _BEFORE = r"(?:^|(?<=[:;.!?(\['\">\]-])|(?<=[:;.!?(\['\">\]-] )|(?<=NCCL WARN ))
 """Words that begin a sentence, not in the middle of somebody's own."""
 
 
-def _sizes(**patterns: str) -> tuple[tuple[str, re.Pattern[str]], ...]:
-    """Returns patterns of figures by field; `#` stands for a size."""
-    return tuple((field, re.compile(text.replace("#", SIZE))) for field, text in patterns.items())
+def _sizes(**patterns: str) -> tuple[tuple[str, str], ...]:
+    """Returns patterns of figures by field; `#` stands for a size.
+
+    They are compiled when a text of their family comes: all of them would take 50 ms.
+    """
+    return tuple((field, text.replace("#", SIZE)) for field, text in patterns.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +38,7 @@ class Family:
     device: str | None = None
     """Type of the device, where the sign has no group for it."""
     distinct: bool = True
-    figures: tuple[tuple[str, re.Pattern[str]], ...] = ()
+    figures: tuple[tuple[str, str], ...] = ()
     """Field and pattern; the first that is found gives the field. `cached` and the like, which are
     no fields, are worked into those that are."""
     index: re.Pattern[str] | None = None

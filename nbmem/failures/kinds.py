@@ -34,9 +34,11 @@ _QUOTES = frozenset(
         "LookupError",
         "NameError",
         "StopIteration",
+        "SubprocessError",
         "SyntaxError",
         "TypeError",
         "UnicodeError",
+        "UsageError",
         "Warning",
     }
 )

@@ -118,7 +118,7 @@ def _read(family: Family, sign: re.Match[str], text: str) -> OutOfMemory:
 def _figures(family: Family, text: str) -> dict[str, int]:
     found: dict[str, int] = {}
     for field, pattern in family.figures:
-        match = None if field in found else pattern.search(text)
+        match = None if field in found else re.search(pattern, text)
         if match is not None:
             number, unit = (group for group in match.groups() if group is not None)
             found[field] = bytes_of(number, unit or "bytes")

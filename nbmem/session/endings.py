@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from nbmem.failures import find_out_of_memory, maybe_out_of_memory
 from nbmem.records import Note
 
 if TYPE_CHECKING:
@@ -51,6 +50,8 @@ def failure_of(kind: type[BaseException], error: BaseException | None) -> Ending
     if names & {"KeyboardInterrupt", "CancelledError"}:
         return Ending("interrupted", told)
     try:
+        from nbmem.failures import find_out_of_memory, maybe_out_of_memory  # the table: 50 ms
+
         oom, maybe = find_out_of_memory(kind, error, text), maybe_out_of_memory(text)
     except Exception as trouble:  # the record is kept, whatever an error is made of
         why = f"nbmem could not read the error ({type(trouble).__name__})"
