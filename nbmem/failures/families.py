@@ -83,8 +83,11 @@ _LIBRARY = (
     r"\b(?:CU|HIP)(?:BLAS(?:LT)?|DNN|SOLVER|SPARSE(?:LT)?|FFT|RAND)"
     r"(?:_STATUS)?(?:_INTERNAL_ERROR_(?:DEVICE|HOST))?_ALLOC(?:ATION)?_FAILED\b"
 )
-_AFTER = r"(?=$|[.,;:!?)'\"\]]| (?:CUDA|HIP|XPU|Search|Compile|For|Exception|at|;))"
-"""After the driver's words: an end, or what torch says next; not `out of memory slots`."""
+_AFTER = (
+    r"(?=$|[.,;:!?)'\"\]]| [(;]| (?:CUDA|HIP|XPU|Search|Compile|For|Exception"
+    r"|at|on|in|while|when|during|after)\b)"
+)
+"""After the driver's words: an end, where it happened, or what torch says next; not `slots`."""
 
 FAMILIES: tuple[Family, ...] = (
     Family(
@@ -298,7 +301,7 @@ FAMILIES: tuple[Family, ...] = (
     ),
     Family(
         "allocator",
-        re.compile(rf"{_BEFORE}{_BACKEND}(?: backend)? out of memory(?:[.,;!)'\"]|$)"),
+        re.compile(rf"{_BEFORE}{_BACKEND}(?: backend)? out of memory{_AFTER}"),
         distinct=False,
     ),
     Family(

@@ -324,6 +324,9 @@ def test_every_process_that_a_text_names_is_told():
 
 
 NO_FIGURES = [
+    ("driver", "cuda", RuntimeError("CUDA error: out of memory (cudaMalloc)")),
+    ("allocator", "cuda", RuntimeError("Error: CUDA out of memory on device 0")),
+    ("allocator", "cuda", RuntimeError("step 3: CUDA out of memory, sorry")),
     ("driver", None, RuntimeError("parallel_for failed: out of memory")),
     ("system", "cpu", OSError("[WinError 1455] The paging file is too small for this operation")),
     (
@@ -424,6 +427,7 @@ NEAR_MISSES = [
     RuntimeError("retry when it is out of memory no more"),
     RuntimeError("the replay buffer is out of memory slots"),
     RuntimeError("CUDA error: out of memory slots"),
+    RuntimeError("CUDA out of memory slots"),
     RuntimeError("memory bank is full"),
     KeyError("CUDA out of memory. Tried to allocate 20.00 MiB"),
     AssertionError("expected 'CUDA out of memory. Tried to allocate 20.00 MiB' in the log"),
