@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nbmem.devices.protocols import reading_failed
-from nbmem.devices.snapshot import Block, allocator_backend, read_blocks
+from nbmem.devices.snapshot import Block, allocator_backend, read_blocks, sum_blocks
 from nbmem.devices.workspaces import workspace_sizes
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def read_state(allocator: Allocator, index: int) -> AllocatorState:
         return NOT_STARTED
     for _ in range(_ATTEMPTS):
         state = _read_once(allocator, index)
-        if state.blocks is None or _live(state.blocks) == state.allocated:
+        if state.blocks is None or sum_blocks(state.blocks).allocated == state.allocated:
             break
     return state
 
@@ -77,10 +77,6 @@ def _read_once(allocator: Allocator, index: int) -> AllocatorState:
         workspaces=workspace_sizes(allocator.type),
         notes=tuple(notes),
     )
-
-
-def _live(blocks: tuple[Block, ...]) -> int:
-    return sum(block.size for block in blocks if block.state == "live")
 
 
 def _current(stats: Stats, name: str) -> int | None:

@@ -17,6 +17,7 @@ from nbmem.records.cells import (
     StepSummary,
 )
 from nbmem.records.devices import DeviceDelta, DeviceReading
+from nbmem.records.failures import OOM_SOURCES, OutOfMemory
 from nbmem.records.leaks import (
     ARGUMENTS,
     LEAK_HOLDERS,
@@ -52,6 +53,7 @@ __all__ = [
     "CATEGORIES",
     "LEAK_HOLDERS",
     "LEAK_KINDS",
+    "OOM_SOURCES",
     "SCHEMA",
     "STATUSES",
     "AllocatorBlock",
@@ -77,6 +79,7 @@ __all__ = [
     "LineRecord",
     "LiveReading",
     "Note",
+    "OutOfMemory",
     "ParkedThing",
     "PathStep",
     "ProcessMemory",

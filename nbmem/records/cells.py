@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from nbmem.records.devices import DeviceDelta
+from nbmem.records.failures import OutOfMemory
 from nbmem.records.notes import Note
 from nbmem.records.storages import StorageRecord
 
@@ -130,6 +131,8 @@ class CellRecord:
     alive: dict[str, dict[str, int]] = field(default_factory=dict)
     """Per device: bytes of all storages alive at the end, by category; empty where nothing was
     listed."""
+    oom: OutOfMemory | None = None
+    """What the error says of the memory that ran out; present where the status is `oom`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,8 @@ def cell_report_html(record: CellRecord, *, units: Units = "IEC", rows: int = 6)
     """Returns the report of `record` as HTML with inline styles, at most 720 px wide."""
     story = tell(record, units, rows)
     inner = [_heading(record, story)]
+    if story.refused:
+        inner.append(tag("div", f"{_word('memory')}{escape(story.refused)}"))
     inner += [_device(device, story, units) for device in story.devices]
     if story.host:
         inner.append(tag("div", f"host {escape(story.host)}"))
@@ -40,6 +42,7 @@ def _sentence(story: Story) -> str:
     """Returns the report in one sentence."""
     cell = f"Cell {story.cell} {story.title}" if story.cell else story.title
     said = [f"{cell}: {', '.join(story.facts)}"]
+    said += [story.refused] if story.refused else []
     for device in story.devices:
         said.append(f"{device.device} {device.quiet or _figures(device)}")
     return "; ".join(said)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from nbmem.render.groups import Row, rows_of
 from nbmem.render.leak_line import leak_facts
 from nbmem.render.names import clean, says_something
+from nbmem.render.oom_words import oom_sentence
 from nbmem.render.trend import trend_facts
 from nbmem.units import (
     Units,
@@ -70,6 +71,8 @@ class Story:
     facts: tuple[str, ...]
     """Status, runs, seconds, and the device where it is one."""
     failed: bool
+    refused: str
+    """What an out-of-memory error says: `asked for 2.00 GiB on cuda:0 · …`, or nothing."""
     devices: tuple[DeviceStory, ...]
     host: str
     notes: tuple[str, ...]
@@ -90,6 +93,7 @@ def tell(record: CellRecord, units: Units, rows: int) -> Story:
         title=clean(record.label or record.first_line).strip(),
         facts=_heading(record, devices),
         failed=record.status != "ok",
+        refused="" if record.oom is None else oom_sentence(record.oom, units),
         devices=_worth_telling(told),
         host=_host(record.devices.get(_HOST), units, always=not quiet or not devices),
         notes=(*_notes(record), *_kept_by_traceback(record, units)),
@@ -240,7 +244,9 @@ def _host(delta: DeviceDelta | None, units: Units, *, always: bool) -> str:
 
 
 def _notes(record: CellRecord) -> tuple[str, ...]:
-    notes = [*record.notes, *(note for d in record.devices.values() for note in d.notes)]
+    doubts = () if record.oom is None else record.oom.notes
+    of_devices = (note for delta in record.devices.values() for note in delta.notes)
+    notes = [*doubts, *record.notes, *of_devices]
     return tuple(dict.fromkeys(_sentence(note.sentence) for note in notes))
 
 

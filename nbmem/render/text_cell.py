@@ -36,6 +36,8 @@ def cell_report_text(
     story = tell(record, units, rows)
     width = max(width, 30)
     lines = [_heading(story, width)]
+    if story.refused:
+        lines += _line("memory", story.refused, width)
     for device in story.devices:
         lines += _device(device, story, units, width)
     if story.host:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from nbmem.errors import ScopeError
 from nbmem.records import CellRecord, DeviceDelta, Note, StepSummary
-from nbmem.session.endings import status_of
+from nbmem.session.endings import Ending, failure_of
 from nbmem.session.recorder import Heading, OpenRecord
 from nbmem.tracking import Place
 
@@ -89,8 +89,8 @@ class Block:
     ) -> None:
         if self._opened is not None:
             opened, self._opened = self._opened, None
-            status, told = ("ok", None) if kind is None else status_of(kind, error)
-            self._record = self._session.blocks.close(self._site, opened, status, told)
+            ending = Ending("ok") if kind is None else failure_of(kind, error)
+            self._record = self._session.blocks.close(self._site, opened, ending)
 
     @property
     def record(self) -> CellRecord:
@@ -144,11 +144,11 @@ class Blocks:
         self._open.append(opened)
         return opened
 
-    def close(self, site: _Site, opened: OpenRecord, status: str, error: str | None) -> CellRecord:
+    def close(self, site: _Site, opened: OpenRecord, ending: Ending) -> CellRecord:
         """Ends a run and folds it into the site's record."""
         if opened in self._open:
             self._open.remove(opened)
-        record = self._session.recorder.close(opened, status, error)
+        record = self._session.recorder.close(opened, ending)
         runs = self._sites.setdefault(site, _Runs(serial=opened.serial, open_count=1))
         runs.open_count -= 1
         runs.record = record if runs.record is None else _fold(runs.record, record)
@@ -195,6 +195,7 @@ def _fold(total: CellRecord, run: CellRecord) -> CellRecord:
         seconds=steps.seconds,
         status=run.status,
         error=run.error,
+        oom=run.oom,
         devices={**total.devices, **devices},
         created=(),
         alive={},

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from nbmem.records import Note
 from nbmem.session.cell_code import lines_above, place_of_cell, transformed
-from nbmem.session.endings import ending_of
+from nbmem.session.endings import Ending, ending_of, error_of
 from nbmem.session.previous import free_previous, release_oom
 from nbmem.session.recorder import Heading, OpenRecord
 from nbmem.session.request import CellRequest
@@ -115,23 +115,30 @@ class CellWatcher:
         cell = self._ended(result)
         if not self._running:
             self._session.sampler.end()
-        self._release(cell, result)
+        ending = self._ending(cell, result)
+        self._release(cell, result, ending)
         if cell is not None and not self._running and not _only_asks(cell.info.raw_cell):
             self.last_count = self.last_count if cell.number is None else cell.number
         if cell is not None and cell.opened is not None and cell.request is not None:
-            status, error = ending_of(result)
-            record = self._session.recorder.close(cell.opened, status, error)
+            record = self._session.recorder.close(cell.opened, ending)
             self._session.finish_cell(record, cell.request)
         if not self._running:
             self._session.tell_subscribers()
 
-    def _release(self, cell: RunningCell | None, result: Any) -> None:
+    def _ending(self, cell: RunningCell | None, result: Any) -> Ending:
+        """Returns how a cell ended; its error is asked only where the answer is of use."""
+        recorded = cell is not None and cell.opened is not None
+        asked = recorded or self._session.settings.release_oom_traceback
+        return ending_of(result) if asked else Ending("ok")
+
+    def _release(self, cell: RunningCell | None, result: Any, ending: Ending) -> None:
         """Lets go of what ran out of memory in the cell, if the user wishes."""
         session, notes = self._session, list[Note]()
-        if not session.settings.release_oom_traceback or ending_of(result)[0] != "oom":
+        error = None if result is None else error_of(result)
+        if not session.settings.release_oom_traceback or ending.status != "oom" or error is None:
             return
         with session.troubles.caught("let go of what ran out of memory", notes):
-            notes.append(release_oom(session, result.error_in_exec or result.error_before_exec))
+            notes.append(release_oom(session, error))
         if cell is not None and cell.opened is not None:
             cell.opened.notes.extend(notes)
         else:
@@ -224,7 +231,9 @@ class CellWatcher:
         """Takes off one cell, and closes what was left open inside it."""
         for inner in reversed(self._running[index + 1 :]):
             if inner.opened is not None:
-                self._session.keep(self._session.recorder.close(inner.opened, "interrupted"))
+                self._session.keep(
+                    self._session.recorder.close(inner.opened, Ending("interrupted"))
+                )
         cell = self._running[index]
         del self._running[index:]
         return cell

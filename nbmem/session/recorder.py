@@ -18,12 +18,15 @@ from nbmem.records import (
     RunTrend,
     StorageRecord,
 )
+from nbmem.session.endings import Ending
 from nbmem.session.reruns import Rerun, RunBook, made_as
 
 if TYPE_CHECKING:
     from nbmem.scopes import Scope, ScopeResult, Scopes
     from nbmem.session.troubles import Troubles
     from nbmem.tracking import AllocationLines, Place
+
+_WELL = Ending("ok")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +102,11 @@ class Recorder:
         opened.started = perf_counter()
         return opened
 
-    def close(self, opened: OpenRecord, status: str = "ok", error: str | None = None) -> CellRecord:
-        """Returns the record; `status` and `error` say how the user's code ended."""
+    def close(self, opened: OpenRecord, ending: Ending = _WELL) -> CellRecord:
+        """Returns the record; `ending` says how the user's code ended."""
         seconds = perf_counter() - opened.started
         notes = opened.notes
+        notes.extend(ending.notes)
         inventory, outcome = self._read(opened)
         head, trend = opened.heading, None
         created, deltas = tuple[StorageRecord, ...](), _deltas(outcome)
@@ -122,8 +126,8 @@ class Recorder:
             run=head.run,
             started_at=opened.started_at,
             seconds=seconds,
-            status=status,
-            error=error,
+            status=ending.status,
+            error=ending.error,
             devices=deltas,
             created=created,
             freed=dict(outcome.freed) if outcome else {},
@@ -132,6 +136,7 @@ class Recorder:
             notes=_unique([*notes, *(outcome.notes if outcome else ()), *_of(inventory)]),
             trend=trend,
             alive=alive_by_category(inventory.storages) if inventory else {},
+            oom=ending.oom,
         )
 
     def _read(self, opened: OpenRecord) -> tuple[Inventory | None, ScopeResult | None]:

@@ -11,6 +11,7 @@ from nbmem.records import (
     LedgerLine,
     LedgerSum,
     Note,
+    OutOfMemory,
     ProcessMemory,
     RunTrend,
     StepSummary,
@@ -116,6 +117,31 @@ OUT_OF_MEMORY = cell(
     status="oom",
     error="torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.00 GiB.",
 )
+REFUSED = cell(
+    18,
+    delta(before=812 * MIB, after=812 * MIB, peak=8267812045),
+    count=18,
+    first_line="loss = model(batch)",
+    status="oom",
+    error="torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.",
+    oom=OutOfMemory(
+        source="allocator",
+        device="cuda:0",
+        asked=2 * GIB,
+        free=512 * MIB,
+        capacity=8514772664,
+        allowed=7 * GIB,
+        allocated=4 * GIB,
+        reserved=4 * GIB + 1228 * MIB,
+        private_pools=46 * MIB,
+        processes=(
+            ProcessMemory(21, None, None),
+            ProcessMemory(32777, None, GIB),
+            ProcessMemory(4, None, 2 * GIB),
+        ),
+        notes=(Note("this_process", "not_trusted", "what this process takes is more than can be"),),
+    ),
+)
 UNKNOWN = cell(
     11,
     delta(
@@ -214,6 +240,7 @@ SAMPLES = {
     "quiet": QUIET,
     "failed": FAILED,
     "out_of_memory": OUT_OF_MEMORY,
+    "refused": REFUSED,
     "unknown": UNKNOWN,
     "steps": STEPS,
     "on_cpu": ON_CPU,
