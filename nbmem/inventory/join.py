@@ -154,7 +154,7 @@ class Join:
                 self._name_graph(root, name, wanted, deadline)
             if wanted and time.perf_counter() > deadline:
                 sentence = (
-                    f"names incomplete: budget reached before all that {name} keeps was named"
+                    f"Names incomplete: budget reached before all that {name} keeps was named"
                 )
                 self.notes.append(Note("names", "budget", sentence))
                 return

@@ -150,7 +150,7 @@ class NameWalk:
         except Exception as error:  # another thread may change what is being looked into
             self._note_once(
                 "broken",
-                f"a {type_name(reader.cls)} could not be looked into ({type(error).__name__}); "
+                f"A {type_name(reader.cls)} could not be looked into ({type(error).__name__}); "
                 "what it holds has no name here",
             )
 
@@ -163,7 +163,7 @@ class NameWalk:
             reached = f"{self._seconds:g} s reached after {self._objects:,} objects"
         else:
             return
-        self._note_once("budget", f"names incomplete: budget of {reached}")
+        self._note_once("budget", f"Names incomplete: budget of {reached}")
         raise BudgetReached
 
     def _note_once(self, code: str, sentence: str) -> None:
@@ -207,7 +207,7 @@ class NameWalk:
         if entered is None:
             return
         if self.trail.nodes[entered].depth > MAX_STEPS:
-            self._note_once("budget", f"names incomplete: budget of {MAX_STEPS:,} steps")
+            self._note_once("budget", f"Names incomplete: budget of {MAX_STEPS:,} steps")
             return
         self._queue_for(kind).append((child, reader, entered))
 

@@ -312,7 +312,7 @@ def test_a_walk_that_runs_out_of_time_says_so():
     inventory = take_inventory(StorageTable(), {"x": x, "y": [x]}, budget=-1.0, now=0.0)
     (note,) = [note for note in inventory.notes if note.field == "names"]
     assert note.code == "budget"
-    assert note.sentence.startswith("names incomplete: budget of -1 s reached after ")
+    assert note.sentence.startswith("Names incomplete: budget of -1 s reached after ")
 
 
 def test_a_graph_that_is_too_long_for_the_time_left_says_so(monkeypatch):
