@@ -103,7 +103,7 @@ class Key:
         (in_deque, "v[2]"),
         (lambda t: collections.OrderedDict(a=t), "v['a']"),
         (lambda t: collections.defaultdict(list, {"a": [t]}), "v['a'][0]"),
-        (lambda t: collections.UserDict(a=t), "v.data['a']"),
+        (lambda t: collections.UserDict(a=t), "v['a']"),
         (lambda t: Config(t), "v.weights"),
         (lambda t: Slotted(t), "v.kept"),
         (lambda t: Pair(t, 1), "v.left"),
