@@ -86,7 +86,7 @@ def _read_way(thing: Any, *names: str) -> list[Any]:
     return found
 
 
-# -- dicts and lists behind a class ----------------------------------------------------------------
+# -- dicts and lists behind a class --------------------------------------------------------------
 
 
 def _subscribes_itself(cls: type) -> bool:
@@ -139,7 +139,7 @@ def _show_tensor_dict(thing: Any) -> Shown:
     return Shown(_entries(table), [table])
 
 
-# -- torch_geometric ---------------------------------------------------------------------------------
+# -- torch_geometric -------------------------------------------------------------------------------
 
 
 def _show_storage(store: Any) -> Shown:
@@ -171,7 +171,7 @@ def _through(data: Any, name: str) -> Shown:
     return Shown(held, [store, *between])
 
 
-# -- Lightning ---------------------------------------------------------------------------------------
+# -- Lightning -------------------------------------------------------------------------------------
 
 _OF_STRATEGY = (
     ("lightning_module", "_lightning_module"),
@@ -195,7 +195,7 @@ def _show_trainer(trainer: Any) -> Shown:
     return Shown(held, [])
 
 
-# -- pandas ------------------------------------------------------------------------------------------
+# -- pandas ----------------------------------------------------------------------------------------
 
 
 def _show_frame(frame: Any) -> Shown:

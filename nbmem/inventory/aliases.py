@@ -20,8 +20,7 @@ from nbmem.inventory.readers import Kind, Reader, read_type
 
 
 def parts_of_models(values: Sequence[Any]) -> set[int]:
-    """Returns the ids of the parameters and submodules, of modules among these values, that are
-    told as parts of them.
+    """Returns the ids of parameters and submodules that are told as parts of these modules.
 
     Modules that an object of the user's holds as an attribute count too. A module that stands
     before all that contain it is none, nor is the only thing in a wrapper.

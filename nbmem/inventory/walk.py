@@ -333,4 +333,3 @@ class NameWalk:
             elif name not in but:
                 self.look_at(child, node, Step.ATTRIBUTE, name)
         self.spend(len(pairs))
-

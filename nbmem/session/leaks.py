@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 from nbmem.errors import NameNotFoundError
 from nbmem.holders.roots import find_roots
 from nbmem.holders.web import open_web
-from nbmem.inventory import find_places
+from nbmem.inventory import explain_property, find_places, find_thing
 from nbmem.leaks import judge_leaks
 from nbmem.reclaim import Finder, plan_reclaim, reclaim_leaks
 from nbmem.records import Leak, ReclaimReport
@@ -204,10 +204,11 @@ def find_keys(session: Session, name: str) -> tuple[tuple[int, ...], Inventory]:
     if not keys:
         begun = tuple(f"{name}{mark}" for mark in _BELOW)
         keys = [s.key for s in inventory.storages if any(n.startswith(begun) for n in s.names)]
+    keys = keys or _led_to_otherwise(session, name) or _told_of(session, name, inventory)
     wanted = frozenset(keys)
     found = tuple(s.key for s in inventory.storages if s.key in wanted)
     if not found:
-        raise NameNotFoundError(_why_none(session, name))
+        raise NameNotFoundError(_why_none(session, name, inventory))
     return found, inventory
 
 
@@ -223,10 +224,36 @@ def _led_to(session: Session, name: str) -> list[int]:
     return [key for key, places in found.items() if places]
 
 
-def _why_none(session: Session, name: str) -> str:
+def _led_to_otherwise(session: Session, name: str) -> list[int]:
+    """Returns the storages to which a name leads by a way that no inventory prints."""
+    names, outputs = roots.user_names(session.shell), roots.output_cache(session.shell)
+    things = find_thing(name, names, outputs)
+    try:
+        live = [ref.serial for ref in session.table.live()]
+        found = find_places(session.table, {name: things[0]}, live) if things else {}
+        return [key for key, places in found.items() if places]
+    finally:
+        things.clear()
+
+
+def _told_of(session: Session, name: str, inventory: Inventory) -> list[int]:
+    """Returns the storages of which a chain is told that has this text, or is cut there."""
+    holders = session.find_holders([s.key for s in inventory.storages])
+    return [
+        held.key
+        for held in holders.held
+        if any(name in (chain.cut, chain.text) for chain in held.chains)
+    ]
+
+
+def _why_none(session: Session, name: str, inventory: Inventory) -> str:
     short = name if len(name) <= _LONGEST else f"{name[:_LONGEST]}…"
-    if name in roots.user_names(session.shell):
+    names, outputs = roots.user_names(session.shell), roots.output_cache(session.shell)
+    if name in names:
         return f"`{short}` leads to no tensor; `%gpumem tensors` lists the names that do"
+    known = (one for storage in inventory.storages for one in storage.names)
+    if why := explain_property(name, names, outputs, known):
+        return why
     return (
         f"`{short}` leads to no live tensor: it was renamed, deleted or assigned anew;"
         " `%gpumem tensors` lists the names of now"
