@@ -141,6 +141,7 @@ class Descent:
         return children.rows
 
 
+_HELD_BY_FUNCTION = ("closure", "default argument", "list", "dict", "set", "tuple")
 _MOST_BRACKETS = 8
 _KEYED = MODULE_STEPS | {Step.KEY}
 
@@ -150,6 +151,8 @@ def _texts(base: str, step: Step, key: Any) -> set[str]:
     if step is Step.GRADIENT or step is Step.SHOWN:
         return {write_step(base, step, key)}
     texts = {write_step(base, step, key), write_explicit(base, step, key)}
+    if step is Step.CLOSURE or step is Step.DEFAULT:  # as chains of holders are written
+        texts.update(f"{base} → {word} {key!r}" for word in _HELD_BY_FUNCTION)
     if step in _KEYED:
         if type(key) is str:
             texts.add(f"{base}[{key}]" if key.isdecimal() else f"{base}[{key!r}]")

@@ -204,11 +204,13 @@ def find_keys(session: Session, name: str) -> tuple[tuple[int, ...], Inventory]:
     if not keys:
         begun = tuple(f"{name}{mark}" for mark in _BELOW)
         keys = [s.key for s in inventory.storages if any(n.startswith(begun) for n in s.names)]
-    keys = keys or _led_to_otherwise(session, name) or _told_of(session, name, inventory)
+    keys = keys or _led_to_otherwise(session, name)
+    why = "" if keys else _why_not_read(session, name, inventory)
+    keys = keys or ([] if why else _told_of(session, name, inventory))
     wanted = frozenset(keys)
     found = tuple(s.key for s in inventory.storages if s.key in wanted)
     if not found:
-        raise NameNotFoundError(_why_none(session, name, inventory))
+        raise NameNotFoundError(why or _why_none(session, name))
     return found, inventory
 
 
@@ -231,7 +233,8 @@ def _led_to_otherwise(session: Session, name: str) -> list[int]:
     try:
         live = [ref.serial for ref in session.table.live()]
         found = find_places(session.table, {name: things[0]}, live) if things else {}
-        return [key for key, places in found.items() if places]
+        whole = [key for key, places in found.items() if any(len(p.steps) == 1 for p in places)]
+        return whole or [key for key, places in found.items() if places]
     finally:
         things.clear()
 
@@ -246,14 +249,17 @@ def _told_of(session: Session, name: str, inventory: Inventory) -> list[int]:
     ]
 
 
-def _why_none(session: Session, name: str, inventory: Inventory) -> str:
-    short = name if len(name) <= _LONGEST else f"{name[:_LONGEST]}…"
+def _why_not_read(session: Session, name: str, inventory: Inventory) -> str:
+    """Returns which code of the user's or a library's the name would have to run, if any."""
     names, outputs = roots.user_names(session.shell), roots.output_cache(session.shell)
-    if name in names:
-        return f"`{short}` leads to no tensor; `%gpumem tensors` lists the names that do"
     known = (one for storage in inventory.storages for one in storage.names)
-    if why := explain_property(name, names, outputs, known):
-        return why
+    return explain_property(name, names, outputs, known)
+
+
+def _why_none(session: Session, name: str) -> str:
+    short = name if len(name) <= _LONGEST else f"{name[:_LONGEST]}…"
+    if name in roots.user_names(session.shell):
+        return f"`{short}` leads to no tensor; `%gpumem tensors` lists the names that do"
     return (
         f"`{short}` leads to no live tensor: it was renamed, deleted or assigned anew;"
         " `%gpumem tensors` lists the names of now"
