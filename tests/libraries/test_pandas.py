@@ -101,21 +101,22 @@ def test_a_column_that_arrow_keeps_texts_in_is_read(notebook):
     assert_named(notebook, TWO, "df['acts']['q']")
 
 
+CALLS = []
+
+
 class Loud:
     """A label whose every method says that it was called."""
 
-    calls: list = []
-
     def __hash__(self):
-        self.calls.append("hash")
+        CALLS.append("hash")
         return 1
 
     def __eq__(self, other):
-        self.calls.append("eq")
+        CALLS.append("eq")
         return self is other
 
     def __repr__(self):
-        self.calls.append("repr")
+        CALLS.append("repr")
         return "Loud"
 
 
@@ -123,23 +124,23 @@ def test_no_code_of_a_label_or_a_subclass_runs(notebook):
     class Frame(pd.DataFrame):
         @property
         def _constructor(self):
-            Loud.calls.append("_constructor")
+            CALLS.append("_constructor")
             return Frame
 
         def __getattr__(self, name):
-            Loud.calls.append(name)
+            CALLS.append(name)
             return super().__getattr__(name)
 
         def __getitem__(self, key):
-            Loud.calls.append(key)
+            CALLS.append(key)
             return super().__getitem__(key)
 
     df = Frame({"acts": [ONE, TWO]})
     df.index = pd.Index([Loud(), Loud()], dtype=object)
     show(notebook, df=df)
-    Loud.calls.clear()
+    CALLS.clear()
     told = first_names()
-    assert [] == Loud.calls
+    assert [] == CALLS
     assert "df['acts'].iloc[1]" == told[TWO.nbytes]
 
 

@@ -45,9 +45,9 @@ def not_taken_back(names):
     told += [(chain.text, one.key) for one in held for chain in one.chains]
     mine = tuple(name for name in names if not name.startswith("_"))
     for text, key in dict.fromkeys(told):
-        if text.startswith(mine) and " → graph[" not in text:
-            if key not in _keys_of(session, find_thing(text, names)):
-                wrong.append((text, "does not lead there step by step"))
+        is_way = text.startswith(mine) and " → graph[" not in text
+        if is_way and key not in _keys_of(session, find_thing(text, names)):
+            wrong.append((text, "does not lead there step by step"))
     return wrong
 
 
