@@ -56,6 +56,8 @@ class _Labels:
         for at in self._held:
             self._find_between(at)
         dropped = {at for at in self._owners if at >= targets and self._only_between(at)}
+        while left := {at for at in dropped if not self._goes_with(at, dropped)}:
+            dropped -= left
         edges = self._found.edges
         for at in self._held:
             if at not in dropped:
@@ -89,6 +91,11 @@ class _Labels:
             for above in self._holders[at]
         )
 
+    def _goes_with(self, at: int, dropped: set[int]) -> bool:
+        """Returns whether all that hold it own it or are left out, too: nobody speaks of it."""
+        owners = self._owners[at]
+        return all(above in owners or above in dropped for above in self._holders[at])
+
     def _drop(self, dropped: set[int]) -> None:
         found = self._found
         kept = [at for at in range(len(found.objects)) if at not in dropped]
@@ -105,7 +112,7 @@ class _Labels:
     # -- edges -----------------------------------------------------------------------------------
 
     def _edges_of(self, at: int) -> Iterator[Edge]:
-        mine = self._between.get(at, set())
+        mine = self._all_between(at)
         wanted = (self._held[at] | _union(self._held.get(part, ()) for part in mine)) - mine
         told: set[int] = set()
         if wanted:
@@ -118,6 +125,15 @@ class _Labels:
                     yield Edge(at, held, *_words(step, key))
             for held in sorted(wanted - told):
                 yield Edge(at, held, *_words_of_unknown(holder))
+
+    def _all_between(self, at: int) -> set[int]:
+        """Returns what stands between a holder and what it holds, and between these in turn."""
+        mine, left = set[int](), [at]
+        while left:
+            new = self._between.get(left.pop(), set()) - mine
+            mine |= new
+            left += new
+        return mine
 
 
 def _union(parts: Iterator[Any]) -> set[int]:

@@ -74,6 +74,12 @@ def tie_up(trail: Trail, texts: list[str]) -> Ties:
         if link.step is Step.STATE and link.key < len(texts):
             trail.links[index] = link._replace(key=texts[link.key])
     for index, node in enumerate(trail.nodes):
+        if node.step is Step.STATE and node.key < len(texts):
+            trail.nodes[index] = node._replace(key=texts[node.key])
+    for index, (at, node) in enumerate(trail.again):
+        if node.step is Step.STATE and node.key < len(texts):
+            trail.again[index] = at, node._replace(key=texts[node.key])
+    for index, node in enumerate(trail.nodes):
         ties.add(trail.container(index), _tie(trail, node, node.parent))
     for index, node in trail.again:
         ties.add(trail.container(index), _tie(trail, node, node.parent))

@@ -243,6 +243,10 @@ class NameMark:
             children = list(reader.iterate(value))
         elif reader.kind is Kind.TENSOR and issubclass(reader.cls, torch.Tensor):
             children = [hooks_of(value) for _, hooks_of in HOOKS]
+        if reader.accessors is not None:
+            held = reader.accessors.show(value).held
+            keys += [key for _, key, _ in held]
+            children += [child for _, _, child in held]
         for _, slot in reader.slots:
             try:
                 children.append(slot.__get__(value))
@@ -257,7 +261,8 @@ class NameMark:
 
 def _attributes_of(value: Any, reader: Reader) -> dict[Any, Any] | None:
     """Returns the attributes of what holds nothing besides; None for everything else."""
-    if reader.kind not in _ATTRIBUTES_ONLY or reader.slots or reader.dict_of is None:
+    only = reader.kind in _ATTRIBUTES_ONLY and reader.accessors is None
+    if not only or reader.slots or reader.dict_of is None:
         return None
     attributes: dict[Any, Any] = reader.dict_of.__get__(value)
     return attributes if type(attributes) is dict else None

@@ -16,7 +16,7 @@ from nbmem.inventory.graphs import join_name, label_storages
 from nbmem.inventory.modules import Homes, ModuleNames
 from nbmem.inventory.names import Names
 from nbmem.inventory.parts import parts_of
-from nbmem.inventory.paths import NAMELESS, Step
+from nbmem.inventory.paths import NAMELESS, Step, is_private
 from nbmem.inventory.rows import (
     FIRST,
     GRADIENT,
@@ -27,12 +27,13 @@ from nbmem.inventory.rows import (
     OF_STEP,
     OPTIMIZER_STATE,
     PARAMETER,
+    PRIVATE,
     SAVED,
     UNKNOWN,
     Row,
 )
 from nbmem.inventory.sharing import notes_on_shared_memory
-from nbmem.inventory.trail import STATE
+from nbmem.inventory.trail import OPTIMIZER, STATE
 from nbmem.records import Note, StorageRecord
 
 if TYPE_CHECKING:
@@ -66,17 +67,18 @@ class Join:
         trail = self._trail
         self._modules.learn(names)
         rows_of = [self._show(thing, True) for thing in trail.tensors]
-        plain = [not (n.within == STATE or n.cached or n.tensor) for n in trail.nodes]
+        plain = [not (n.within or n.cached or n.tensor or n.private) for n in trail.nodes]
         plain.append(True)  # of NAMELESS, which is -1
         for link, name in zip(trail.links, names.texts):  # noqa: B905  may be fewer
             step = link.step
-            if plain[link.node] and step in _SIMPLE:
+            if plain[link.node] and step in _SIMPLE and not is_private(step, link.key):
                 category, rank, module = OF_STEP[step], FIRST, None
             else:
                 category, rank, module = self._facts_of(link)
             for row, word in rows_of[link.tensor]:
                 row.add_name(f"{name} ({word})" if word else name, rank)
-                if step in _LEADING and row.best is trail.tensors[link.tensor]:
+                leads = step in _LEADING and rank < PRIVATE
+                if leads and row.best is trail.tensors[link.tensor]:
                     row.lead_with(name)
                 if category < row.category:
                     row.category = category
@@ -95,11 +97,15 @@ class Join:
         return category, self._rank_of(link, in_state), module
 
     def _rank_of(self, link: Link, in_state: bool) -> int:
+        trail = self._trail
         if link.step is Step.GRADIENT:
-            return max(OF_GRADIENT, self._rank_of(self._trail.links[link.key], False))
-        if self._trail.is_output(link):
+            owner = self._rank_of(trail.links[link.key], False)
+            return LAST if owner == LAST else owner + OF_GRADIENT
+        if trail.is_output(link):
             return LAST
-        return OF_STATE if in_state or link.step is Step.STATE else FIRST
+        if in_state or link.step is Step.STATE:
+            return OF_STATE + PRIVATE * trail.is_private(link)
+        return PRIVATE if trail.is_private(link) or trail.within(link) == OPTIMIZER else FIRST
 
     # -- what has none -----------------------------------------------------------------------
 
@@ -154,7 +160,7 @@ class Join:
                 self._name_graph(root, name, wanted, deadline)
             if wanted and time.perf_counter() > deadline:
                 sentence = (
-                    f"names incomplete: budget reached before all that {name} keeps was named"
+                    f"Names incomplete: budget reached before all that {name} keeps was named"
                 )
                 self.notes.append(Note("names", "budget", sentence))
                 return

@@ -22,7 +22,7 @@ def write_names(trail: Trail) -> Names:
     for _, node, step, key in trail.links:
         texts.append(write(node, step, key))
         if names.characters > MAX_CHARACTERS:
-            text = f"names incomplete: budget of {MAX_CHARACTERS:,} characters"
+            text = f"Names incomplete: budget of {MAX_CHARACTERS:,} characters"
             trail.notes.append(Note("names", "budget", text))
             break
     names.taken.clear()

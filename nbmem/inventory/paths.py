@@ -73,6 +73,8 @@ class Step(IntEnum):
     """A variable of a function that runs right now (its name)."""
     THREAD = 28
     """What a `threading.local` keeps for another thread than the one that made it (position)."""
+    SHOWN = 29
+    """What a library's accessor reads (the accessor as it is written: `['acts'][0]`)."""
 
 
 HOLDERS: dict[Step, str] = {
@@ -105,6 +107,7 @@ HOLDERS: dict[Step, str] = {
     Step.QUEUED: "queued item",
     Step.RUNNING: "running variable",
     Step.THREAD: "thread's values",
+    Step.SHOWN: "library item",
 }
 """What a step is taken in, in words."""
 
@@ -127,6 +130,16 @@ def prints_itself(key: object) -> bool:
     return any(kind is plain for plain in _PLAIN)
 
 
+def is_private(step: Step, key: Any) -> bool:
+    """Returns whether a step is no public one: `._mgr`, the closure of a function.
+
+    What a module wraps (`._orig_mod`) has the name that torch gives it.
+    """
+    if step is Step.ATTRIBUTE or step is Step.FIELD:
+        return bool(key[:1] == "_" and (key[:2] != "__" or key in _BOUND))
+    return step in _UNSPOKEN
+
+
 def write_step(base: str, step: Step, key: Any) -> str:
     """Returns `base` followed by one step, as Python would write it."""
     if step in _DOTTED and _can_follow_dot(step, key):
@@ -140,13 +153,21 @@ def write_explicit(base: str, step: Step, key: Any) -> str:
 
 
 def _can_follow_dot(step: Step, key: str) -> bool:
-    if step in _MODULE_STEPS:
+    if step in MODULE_STEPS:
         return key.isidentifier() or key.isdecimal()  # as in `named_parameters`
     return key.isidentifier() and not iskeyword(key)
 
 
-_MODULE_STEPS = frozenset((Step.PARAMETER, Step.BUFFER, Step.MODULE))
-_DOTTED = _MODULE_STEPS | {Step.VARIABLE, Step.FIELD, Step.ATTRIBUTE}
+MODULE_STEPS = frozenset((Step.PARAMETER, Step.BUFFER, Step.MODULE))
+_BOUND = ("__func__", "__self__", "__wrapped__")
+_UNSPOKEN = frozenset(
+    (
+        *(Step.CLOSURE, Step.DEFAULT, Step.INSIDE_AT, Step.FRAME, Step.LOCAL, Step.CACHED),
+        *(Step.CALLBACK, Step.CONTEXT, Step.QUEUED, Step.THREAD),
+    )
+)
+"""Steps for which Python has no expression."""
+_DOTTED = MODULE_STEPS | {Step.VARIABLE, Step.FIELD, Step.ATTRIBUTE}
 
 _FORMS: dict[Step, str] = {
     Step.VARIABLE: "globals()[{key!r}]",
@@ -178,4 +199,5 @@ _FORMS: dict[Step, str] = {
     Step.QUEUED: "{base} → queued item {key}",
     Step.RUNNING: "{base} → variable {key!r}",
     Step.THREAD: "{base} → thread {key}",
+    Step.SHOWN: "{base}{key}",
 }

@@ -16,8 +16,12 @@ MAX_NAMES = 20
 """Names kept for each storage; the others are counted in a note."""
 
 PARAMETER, BUFFER, GRADIENT, OPTIMIZER_STATE, SAVED, USER, UNKNOWN = range(len(CATEGORIES))
-FIRST, OF_GRADIENT, OF_STATE, OF_GRAPH, LAST = range(5)
-"""Ranks of names: the user's variables, `.grad`, an optimizer's state, graphs, IPython's caches."""
+FIRST, OF_GRADIENT, OF_STATE, PRIVATE, OF_GRAPH, LAST = 0, 1, 2, 3, 6, 7
+"""Ranks of names: the user's variables, `.grad`, an optimizer's state, graphs, IPython's caches.
+
+PRIVATE is added to the first three where the way leads through an attribute that is not public, and
+to the first where it is an optimizer's list of parameters.
+"""
 _TELLING = {
     Step.PARAMETER: PARAMETER,
     Step.BUFFER: BUFFER,

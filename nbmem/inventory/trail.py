@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from nbmem.inventory.paths import NAMELESS, Step
+from nbmem.inventory.paths import NAMELESS, Step, is_private
 from nbmem.records import Note
 
 MAX_LINKS = 20
@@ -42,6 +42,8 @@ class Node(NamedTuple):
     """The way begins in IPython's caches."""
     tensor: bool = False
     """It is a tensor that holds others: a wrapper of a shard."""
+    private: bool = False
+    """The way leads through an attribute whose name begins with an underscore."""
 
 
 class Trail:
@@ -120,14 +122,14 @@ class Trail:
         tensor: bool = False,
     ) -> int | None:
         """Notes a way to a container; returns its node, or None where it was entered before."""
-        depth, cached = 1, step is Step.OUTPUT
+        depth, cached, private = 1, step is Step.OUTPUT, False
         if parent != NAMELESS:
             above = self.nodes[parent]
             depth, within = above.depth + 1, max(above.within, within)
-            cached = above.cached
+            cached, private = above.cached, above.private or is_private(step, key)
         if step is Step.STATE:
             within = STATE
-        node = Node(parent, step, key, depth, within, cached, tensor)
+        node = _new(Node, (parent, step, key, depth, within, cached, tensor, private))
         before = self._node_of.get(id(container))
         if before is not None:
             self.again.append((before, node))
@@ -138,7 +140,14 @@ class Trail:
     def enter_state(self, state: object, optimizer: int) -> int:
         """Notes an optimizer's `state`, whatever else leads to the same dict."""
         above = self.nodes[optimizer]
-        node = Node(optimizer, Step.ATTRIBUTE, "state", above.depth + 1, STATE, above.cached)
+        node = above._replace(
+            parent=optimizer,
+            step=Step.ATTRIBUTE,
+            key="state",
+            depth=above.depth + 1,
+            within=STATE,
+            tensor=False,
+        )
         return self._append(state, node)
 
     def _append(self, container: object, node: Node) -> int:
@@ -165,6 +174,11 @@ class Trail:
                 break
             place = above
         return place.step
+
+    def is_private(self, link: Link) -> bool:
+        """Returns whether the way to a tensor leads through an attribute that is not public."""
+        above = link.node != NAMELESS and self.nodes[link.node].private
+        return above or is_private(link.step, link.key)
 
     def is_output(self, link: Link) -> bool:
         """Returns whether the way to a tensor begins in IPython's caches."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -67,22 +67,37 @@ def _visit_array(walk: NameWalk, value: Any, _reader: Reader, node: int) -> None
 
 
 def _visit_instance(walk: NameWalk, value: Any, reader: Reader, node: int) -> None:
+    if reader.accessors is not None:
+        _visit_shown(walk, value, reader, node)
+        return
     # Reading `__dict__` makes Python build it; most objects hold nothing worth that.
     referents = gc.get_referents(value)
     if any(map(walk.is_walked, referents)):
         _visit_attributes(walk, value, reader, node)
 
 
-def _visit_attributes(walk: NameWalk, value: Any, reader: Reader, node: int) -> None:
+def _visit_shown(walk: NameWalk, value: Any, reader: Reader, node: int) -> None:
+    assert reader.accessors is not None
+    held = reader.accessors.show(value).held
+    for step, key, child in held:
+        walk.look_at(child, node, step, key)
+    walk.spend(len(held))
+    _visit_attributes(walk, value, reader, node, but=reader.accessors.instead)
+
+
+def _visit_attributes(
+    walk: NameWalk, value: Any, reader: Reader, node: int, but: Collection[str] = ()
+) -> None:
     for name, slot in reader.slots:
         try:
             child = slot.__get__(value)
         except AttributeError:
             continue  # declared and never set
-        walk.look_at(child, node, Step.ATTRIBUTE, name)
+        if name not in but:
+            walk.look_at(child, node, Step.ATTRIBUTE, name)
     walk.spend(len(reader.slots))
     if reader.dict_of is not None:
-        walk.look_at_attributes(list(dict.items(reader.dict_of.__get__(value))), node)
+        walk.look_at_attributes(list(dict.items(reader.dict_of.__get__(value))), node, but)
 
 
 def _visit_callable(walk: NameWalk, value: Any, reader: Reader, node: int) -> None:

@@ -5,8 +5,10 @@
     outputs  ──┤   visited once        └─ nodes: the containers on the way
     others   ──┘
 
-A tree of modules counts as one container, as it does in `named_parameters`. An optimizer's state
-waits until its parameters have names; what very long containers hold waits for all the rest.
+A tree of modules counts as one container, as it does in `named_parameters`. What only private
+attributes (`._orig_mod`) lead to waits for all that public ones do; an optimizer waits for what may
+be its parameters, and its state until these have names; what very long containers hold waits for
+all the rest.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ import torch
 
 from nbmem.inventory.aliases import parts_of_models
 from nbmem.inventory.natives import may_hold
-from nbmem.inventory.paths import NAMELESS, Step, prints_itself
+from nbmem.inventory.paths import MODULE_STEPS, NAMELESS, Step, is_private, prints_itself
 from nbmem.inventory.readers import (
     Kind,
     Reader,
@@ -46,6 +48,7 @@ _MANY = 1_000_000
 _BUILTIN = frozenset(map(id, (list, tuple, dict, set, frozenset)))
 
 _Visit = tuple[Any, Reader, int]
+_Way = tuple[Any, Reader, int, Step, Any]
 _STATE = Reader(dict, Kind.STATE)
 
 
@@ -72,6 +75,10 @@ class NameWalk:
         self._next = self._near
         self._aliases: deque[tuple[Any, Step, str]] = deque()
         """Roots that are parts of models which have names of their own."""
+        self._wrapped: list[_Way] = []
+        """Private parts of modules: what a wrapper wraps."""
+        self._private: list[_Way] = []
+        """What private attributes lead to."""
 
     def run(
         self,
@@ -89,7 +96,7 @@ class NameWalk:
         try:
             for roots, step in ((variables, Step.VARIABLE), (outputs, Step.OUTPUT)):
                 pairs = [pair for pair in list(roots.items()) if type(pair[0]) is str]
-                parts = parts_of_models(value for _, value in pairs)
+                parts = parts_of_models([value for _, value in pairs])
                 for name, value in pairs:
                     if id(value) in parts:
                         self._aliases.append((value, step, name))
@@ -103,7 +110,8 @@ class NameWalk:
         finally:
             for queue in (self._modules, self._near, self._optimizers, self._states, self._far):
                 queue.clear()
-            self._aliases.clear()
+            for waiting in (self._aliases, self._wrapped, self._private):
+                waiting.clear()
         return self.trail
 
     def _run_others(self, others: Sequence[tuple[str, Any]]) -> None:
@@ -128,9 +136,15 @@ class NameWalk:
                 self._next, queue = self._near, self._modules
             elif self._near:
                 self._next = queue = self._near
+            elif self._wrapped:
+                self._offer_all(self._wrapped)
+                continue
             elif self._aliases:
                 value, step, name = self._aliases.popleft()
                 self.look_at(value, NAMELESS, step, name)
+                continue
+            elif self._private:
+                self._offer_all(self._private)
                 continue
             elif self._optimizers:
                 self._next, queue = self._near, self._optimizers
@@ -142,6 +156,13 @@ class NameWalk:
                 return
             self._visit(*queue.popleft())
 
+    def _offer_all(self, ways: list[_Way]) -> None:
+        """Looks at what waited; what that leads to by further private attributes waits anew."""
+        self._next, waited = self._near, ways[:]
+        ways.clear()
+        for way in waited:
+            self._offer(*way)
+
     def _visit(self, value: Any, reader: Reader, node: int) -> None:
         try:
             _VISITS[reader.kind](self, value, reader, node)
@@ -150,7 +171,7 @@ class NameWalk:
         except Exception as error:  # another thread may change what is being looked into
             self._note_once(
                 "broken",
-                f"a {type_name(reader.cls)} could not be looked into ({type(error).__name__}); "
+                f"A {type_name(reader.cls)} could not be looked into ({type(error).__name__}); "
                 "what it holds has no name here",
             )
 
@@ -163,7 +184,7 @@ class NameWalk:
             reached = f"{self._seconds:g} s reached after {self._objects:,} objects"
         else:
             return
-        self._note_once("budget", f"names incomplete: budget of {reached}")
+        self._note_once("budget", f"Names incomplete: budget of {reached}")
         raise BudgetReached
 
     def _note_once(self, code: str, sentence: str) -> None:
@@ -181,9 +202,16 @@ class NameWalk:
         return reader
 
     def look_at(self, child: Any, node: int, step: Step, key: Any) -> None:
-        """Notes a step from a container (an index of the trail's nodes) to one child."""
+        """Notes a step from a container (an index of the trail's nodes) to one child.
+
+        One that is no public step is kept for later.
+        """
         reader = self._readers.get(id(type(child))) or self._learn(type(child))
-        if reader.kind is not Kind.SKIP:
+        if reader.kind is Kind.SKIP:
+            return
+        if node != NAMELESS and is_private(step, key):
+            self._private.append((child, reader, node, step, key))
+        else:
             self._offer(child, reader, node, step, key)
 
     def _offer(self, child: Any, reader: Reader, node: int, step: Step, key: Any) -> None:
@@ -207,7 +235,7 @@ class NameWalk:
         if entered is None:
             return
         if self.trail.nodes[entered].depth > MAX_STEPS:
-            self._note_once("budget", f"names incomplete: budget of {MAX_STEPS:,} steps")
+            self._note_once("budget", f"Names incomplete: budget of {MAX_STEPS:,} steps")
             return
         self._queue_for(kind).append((child, reader, entered))
 
@@ -282,7 +310,9 @@ class NameWalk:
         for position, (key, child) in enumerate(pairs, start):
             reader = readers.get(id(type(child))) or self._learn(type(child))
             if reader.kind:
-                if prints_itself(key):
+                if by_key in MODULE_STEPS and key[:1] == "_":
+                    self._wrapped.append((child, reader, node, by_key, key))
+                elif prints_itself(key):
                     offer(child, reader, node, by_key, key)
                 else:
                     offer(child, reader, node, by_position, position)
@@ -296,7 +326,7 @@ class NameWalk:
         skipped = self._skipped
         for position, (name, child) in enumerate(pairs):
             cls = type(child)
-            if id(cls) in skipped or (cls is OrderedDict and not child):
+            if id(cls) in skipped or ((cls is OrderedDict or cls is set) and not child):
                 continue  # a module has ten empty dicts of hooks
             if type(name) is not str:
                 self.look_at(child, node, Step.ATTRIBUTE_AT, position)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 INCOMPLETE = Note(
     field="leaks",
     code="names_incomplete",
-    sentence="names incomplete: a budget cut the search for them, so that only what rests on no "
+    sentence="Names incomplete: a budget cut the search for them, so that only what rests on no "
     "missing name is told: errors, gradients, views and growth",
 )
 _RULES = (find_states, find_unneeded, find_gradients, find_views, find_growing)

@@ -9,8 +9,9 @@ from typing import Any
 import torch
 
 from nbmem.heap.storages import bare_torch, begins_graph, read_storages
+from nbmem.inventory import find_thing
 from nbmem.inventory.gradients import reach_gradients
-from nbmem.inventory.names import Names, write_names
+from nbmem.inventory.names import write_names
 from nbmem.inventory.paths import NAMELESS, Step
 from nbmem.inventory.trail import OPTIMIZER, Link, Trail
 from nbmem.inventory.walk import NameWalk
@@ -59,33 +60,7 @@ def reach(name: str, holdings: Holdings, carrier: Carrier) -> Reached | None:
 
 def _find_thing(name: str, holdings: Holdings) -> list[Any]:
     """Returns what a name stands for, in a list of one; empty where nothing bears it."""
-    roots = dict(holdings.names()) | dict(holdings.outputs())
-    if name in roots:
-        return [roots[name]]
-    for root in sorted(roots, key=len, reverse=True):
-        found = _find_below(root, roots[root], name) if name.startswith(root) else []
-        if found:
-            return found
-    return []
-
-
-def _find_below(root: str, thing: object, name: str) -> list[Any]:
-    trail = NameWalk().run({root: thing}, {})
-    try:
-        reach_gradients(trail)
-        return _find_on(trail, write_names(trail), name)
-    finally:
-        trail.clear()
-
-
-def _find_on(trail: Trail, names: Names, name: str) -> list[Any]:
-    for text, link in zip(names.texts, trail.links):  # noqa: B905  names may be fewer
-        if text == name:
-            return [trail.tensors[link.tensor]]
-    for node in range(len(trail.nodes)):
-        if names.of_node(node) == name:
-            return [trail.container(node)]
-    return []
+    return find_thing(name, holdings.names(), holdings.outputs())
 
 
 def _sort_out(name: str, trail: Trail, carrier: Carrier) -> Reached:

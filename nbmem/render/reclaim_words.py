@@ -109,7 +109,7 @@ def _gone(report: ReclaimReport) -> tuple[str, ...]:
     things = [cost for cost in costs if not cost.endswith(".")]
     if things:
         said = f"{_listed(things)} {'is' if len(things) == 1 else 'are'} gone."
-        words = said.startswith(("what ", "the ", "another "))  # and no name of the user's
+        words = things[0].startswith(("what ", "the ", "another "))  # a name is never a part of it
         sentences.insert(0, said[0].upper() + said[1:] if words else said)
     return tuple(sentences)
 

@@ -259,7 +259,5 @@ def _kept_by_traceback(record: CellRecord, units: Units) -> tuple[str, ...]:
 
 
 def _sentence(text: str) -> str:
-    words = clean(text).strip()
-    if not words.startswith("nbmem"):
-        words = words[:1].upper() + words[1:]
+    words = clean(text).strip()  # its first letter is as it came: it may be a name's
     return words if words.endswith((".", "!", "?")) else f"{words}."

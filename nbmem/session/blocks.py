@@ -28,7 +28,7 @@ _SCAN_SHARE = 0.05
 AGGREGATED = Note(
     field="created",
     code="aggregated",
-    sentence="what stayed is listed for a block that runs once, not for many runs",
+    sentence="What stayed is listed for a block that runs once, not for many runs",
 )
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 from nbmem.errors import NameNotFoundError
 from nbmem.holders.roots import find_roots
 from nbmem.holders.web import open_web
-from nbmem.inventory import find_places
+from nbmem.inventory import explain_property, find_places, find_thing
 from nbmem.leaks import judge_leaks
 from nbmem.reclaim import Finder, plan_reclaim, reclaim_leaks
 from nbmem.records import Leak, ReclaimReport
@@ -204,10 +204,13 @@ def find_keys(session: Session, name: str) -> tuple[tuple[int, ...], Inventory]:
     if not keys:
         begun = tuple(f"{name}{mark}" for mark in _BELOW)
         keys = [s.key for s in inventory.storages if any(n.startswith(begun) for n in s.names)]
+    keys = keys or _led_to_otherwise(session, name)
+    why = "" if keys else _why_not_read(session, name, inventory)
+    keys = keys or ([] if why else _told_of(session, name, inventory))
     wanted = frozenset(keys)
     found = tuple(s.key for s in inventory.storages if s.key in wanted)
     if not found:
-        raise NameNotFoundError(_why_none(session, name))
+        raise NameNotFoundError(why or _why_none(session, name))
     return found, inventory
 
 
@@ -221,6 +224,36 @@ def _led_to(session: Session, name: str) -> list[int]:
     live = [ref.serial for ref in session.table.live()]
     found = find_places(session.table, names, live, output_cache=outputs)
     return [key for key, places in found.items() if places]
+
+
+def _led_to_otherwise(session: Session, name: str) -> list[int]:
+    """Returns the storages to which a name leads by a way that no inventory prints."""
+    names, outputs = roots.user_names(session.shell), roots.output_cache(session.shell)
+    things = find_thing(name, names, outputs)
+    try:
+        live = [ref.serial for ref in session.table.live()]
+        found = find_places(session.table, {name: things[0]}, live) if things else {}
+        whole = [key for key, places in found.items() if any(len(p.steps) == 1 for p in places)]
+        return whole or [key for key, places in found.items() if places]
+    finally:
+        things.clear()
+
+
+def _told_of(session: Session, name: str, inventory: Inventory) -> list[int]:
+    """Returns the storages of which a chain is told that has this text, or is cut there."""
+    holders = session.find_holders([s.key for s in inventory.storages])
+    return [
+        held.key
+        for held in holders.held
+        if any(name in (chain.cut, chain.text) for chain in held.chains)
+    ]
+
+
+def _why_not_read(session: Session, name: str, inventory: Inventory) -> str:
+    """Returns which code of the user's or a library's the name would have to run, if any."""
+    names, outputs = roots.user_names(session.shell), roots.output_cache(session.shell)
+    known = (one for storage in inventory.storages for one in storage.names)
+    return explain_property(name, names, outputs, known)
 
 
 def _why_none(session: Session, name: str) -> str:

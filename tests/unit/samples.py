@@ -150,7 +150,7 @@ UNKNOWN = cell(
         peak=None,
         capacity=None,
         unattributed=None,
-        notes=(Note("peak", "other_threads", "the peak is that of this thread"),),
+        notes=(Note("peak", "other_threads", "The peak is that of this thread"),),
     ),
     count=11,
     first_line="y = f(x)",
@@ -196,7 +196,7 @@ HOSTILE = cell(
         storage(2, 20 * MIB, "user", "n" * 10_000),
         storage(3, 4 * MIB, "user", "特徴量" * 30, dtype="<b>"),
     ],
-    notes=(Note("x", "y", 'a "quoted" <note>\nof two lines'),),
+    notes=(Note("x", "y", 'A "quoted" <note>\nof two lines'),),
 )
 GROWING = cell(
     16,

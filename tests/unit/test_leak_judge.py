@@ -405,7 +405,7 @@ def test_nothing_is_called_unneeded_for_want_of_a_name_when_the_search_was_cut()
     report = world.but(complete=False).judge()
     assert ["stale_error", "unused_gradient"] == [leak.kind for leak in report.leaks]
     assert [
-        "names incomplete: a budget cut the search for them, so that only what rests on no missing "
+        "Names incomplete: a budget cut the search for them, so that only what rests on no missing "
         "name is told: errors, gradients, views and growth"
     ] == [note.sentence for note in report.notes]
 

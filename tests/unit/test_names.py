@@ -103,7 +103,7 @@ class Key:
         (in_deque, "v[2]"),
         (lambda t: collections.OrderedDict(a=t), "v['a']"),
         (lambda t: collections.defaultdict(list, {"a": [t]}), "v['a'][0]"),
-        (lambda t: collections.UserDict(a=t), "v.data['a']"),
+        (lambda t: collections.UserDict(a=t), "v['a']"),
         (lambda t: Config(t), "v.weights"),
         (lambda t: Slotted(t), "v.kept"),
         (lambda t: Pair(t, 1), "v.left"),
@@ -312,7 +312,7 @@ def test_a_walk_that_runs_out_of_time_says_so():
     inventory = take_inventory(StorageTable(), {"x": x, "y": [x]}, budget=-1.0, now=0.0)
     (note,) = [note for note in inventory.notes if note.field == "names"]
     assert note.code == "budget"
-    assert note.sentence.startswith("names incomplete: budget of -1 s reached after ")
+    assert note.sentence.startswith("Names incomplete: budget of -1 s reached after ")
 
 
 def test_a_graph_that_is_too_long_for_the_time_left_says_so(monkeypatch):

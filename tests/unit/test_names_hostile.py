@@ -324,7 +324,7 @@ def test_long_keys_above_many_tensors_stop_at_a_stated_length():
     many = [torch.ones(1) for _ in range(800)]
     inventory = take_inventory(StorageTable(), {"d": {"k" * 100_000: many}}, budget=60, now=0.0)
     (note,) = [note for note in inventory.notes if note.field == "names"]
-    assert ("budget", "names incomplete: budget of 64,000,000 characters") == (
+    assert ("budget", "Names incomplete: budget of 64,000,000 characters") == (
         note.code,
         note.sentence,
     )
@@ -364,7 +364,7 @@ def test_a_list_that_is_deeper_than_the_walk_goes_says_so():
         deep = [deep]
     table = StorageTable()
     inventory = take_inventory(table, {"deep": deep}, budget=60, now=0.0)
-    assert ["names incomplete: budget of 1,100 steps"] == [
+    assert ["Names incomplete: budget of 1,100 steps"] == [
         note.sentence for note in inventory.notes if note.field == "names"
     ]
     (record,) = [r for r in inventory.storages if r.key == table.find(x.untyped_storage()).serial]
@@ -438,7 +438,7 @@ def test_an_object_that_breaks_the_walk_is_a_note_and_no_error(monkeypatch):
     monkeypatch.setitem(walk._VISITS, walk.Kind.LIST, refuse)
     x = torch.ones(3)
     inventory = take_inventory(StorageTable(), {"b": Broken([x]), "x": x}, budget=60, now=0.0)
-    assert ["a Broken could not be looked into (MemoryError); what it holds has no name here"] == [
+    assert ["A Broken could not be looked into (MemoryError); what it holds has no name here"] == [
         note.sentence for note in inventory.notes if note.field == "names"
     ]
     assert {"x"} == {name for record in inventory.storages for name in record.names}

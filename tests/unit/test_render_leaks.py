@@ -423,5 +423,5 @@ def test_what_is_no_leak_for_sure_is_none_in_the_report(made):
 
 
 def test_names_cut_by_a_budget_claim_no_leak():
-    cut = Note("names", "budget", "names incomplete: budget of 0.5 s")
+    cut = Note("names", "budget", "Names incomplete: budget of 0.5 s")
     assert [] == lines_on_leaks(storage(1, 64 * MIB, "user", "Out[7]"), notes=(cut,))

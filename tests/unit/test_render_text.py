@@ -65,6 +65,21 @@ def test_notes_are_grey_only_when_asked():
     assert '\x1b[90m  A "quoted" <note>\\nof two lines.\x1b[0m' == grey.split("\n")[-1]
 
 
+@pytest.mark.parametrize("name", ["model.embeddings.weight", "x", "nbmem_out", "été", "Out[3]"])
+def test_a_note_that_begins_with_a_name_leaves_the_name_as_it_is(name):
+    record = cell(1, delta(), notes=(Note("storages", "shared_memory", f"{name} and b share"),))
+    assert f"{name} and b share." == cell_report_text(record).splitlines()[-1].strip()
+
+
+def test_what_is_gone_is_told_by_the_user_s_own_names():
+    report = ReclaimReport(
+        "reclaim", ("del the",), ("del the",), (), 8, 0, "torch storages on cpu", costs=("the",)
+    )
+    assert "the is gone." in reclaim_text(report)
+    told = replace(report, costs=("what backward() needs",))
+    assert "What backward() needs is gone." in reclaim_text(told)
+
+
 def test_more_names_than_rows_are_summed_and_nothing_is_lost():
     created = [storage(n, (20 - n) * MIB, "user", f"x{n}") for n in range(9)]
     record = cell(1, delta(after=144 * MIB, peak=144 * MIB), created=created)
