@@ -75,8 +75,8 @@ class Entries:
             yield from (one for one in gc.get_referents(holder) if type(one) is dict)
             yield from names_by_thread(holder)[:1]
         elif kind is not dict and kind is not list and kind is not tuple:
-            shown = self._type_of(holder).reader.accessors
-            yield from [] if shown is None else shown.show(holder).between
+            show = self._type_of(holder).reader.show
+            yield from [] if show is None else show(holder).between
             names = self._attributes_of(holder)
             yield names
             if names is not None and issubclass(kind, torch.nn.Module):
@@ -138,8 +138,8 @@ class Entries:
                 yield from ((step, at, item) for at, item in places)
 
     def _held_by_instance(self, holder: Any) -> Iterator[Entry]:
-        shown = self._type_of(holder).reader.accessors
-        yield from [] if shown is None else shown.show(holder).held
+        show = self._type_of(holder).reader.show
+        yield from [] if show is None else show(holder).held
         for name, slot in self._type_of(holder).slots:
             try:
                 yield Step.ATTRIBUTE, name, slot.__get__(holder)

@@ -28,18 +28,15 @@ class Shown(NamedTuple):
     held: Held
     between: list[Any]
     """Objects that only stand between it and what it holds."""
+    instead: tuple[str, ...] = ()
+    """Attributes in which there is nothing else: none where they are not as they are known."""
 
 
-class Accessors(NamedTuple):
-    """How the instances of one class are read."""
-
-    show: Callable[[Any], Shown]
-    instead: frozenset[str]
-    """Attributes in which nothing else is."""
+Show = Callable[[Any], Shown]
 
 
-def accessors_of(cls: type) -> Accessors | None:
-    """Returns the row of the table that is for a class; runs no code of the class."""
+def accessors_of(cls: type) -> Show | None:
+    """Returns what reads the instances of a class as the table says; runs no code of the class."""
     for base in _mro_of(cls):
         module = _namespace_of(base).get("__module__")
         if type(module) is not str:
@@ -105,9 +102,7 @@ _PLAIN_GETTERS = ("collections", "transformers")
 
 
 def _entries(table: Any) -> Held:
-    if not issubclass(type(table), dict):
-        return []
-    held: Held = []
+    held = Held()
     for at, (key, value) in enumerate(list(dict.items(table))):
         held.append((Step.KEY, key, value) if prints_itself(key) else (Step.VALUE_AT, at, value))
         if type(key) is not str:
@@ -124,19 +119,27 @@ def _attributes(table: Any) -> Held:
 
 
 def _show_user_dict(thing: Any) -> Shown:
-    table = read_attribute(thing, "data")
-    return Shown(_entries(table), [table])
+    return _show_entries(thing, "data")
 
 
 def _show_user_list(thing: Any) -> Shown:
     items = read_attribute(thing, "data")
-    listed = list(list.__iter__(items)) if issubclass(type(items), list) else []
-    return Shown([(Step.ITEM, at, item) for at, item in enumerate(listed)], [items])
+    if not issubclass(type(items), list):
+        return _NOTHING
+    listed = enumerate(list(list.__iter__(items)))
+    return Shown([(Step.ITEM, at, item) for at, item in listed], [items], ("data",))
 
 
 def _show_tensor_dict(thing: Any) -> Shown:
-    table = read_attribute(thing, "_tensordict")
-    return Shown(_entries(table), [table])
+    return _show_entries(thing, "_tensordict")
+
+
+def _show_entries(thing: Any, name: str) -> Shown:
+    """Returns the entries of the dict under an attribute."""
+    table = read_attribute(thing, name)
+    if not issubclass(type(table), dict):
+        return _NOTHING
+    return Shown(_entries(table), [table], (name,))
 
 
 # -- torch_geometric -------------------------------------------------------------------------------
@@ -144,7 +147,9 @@ def _show_tensor_dict(thing: Any) -> Shown:
 
 def _show_storage(store: Any) -> Shown:
     mapping = read_attribute(store, "_mapping")
-    return Shown(_attributes(mapping), [mapping])
+    if not issubclass(type(mapping), dict):
+        return _NOTHING
+    return Shown(_attributes(mapping), [mapping], ("_mapping",))
 
 
 def _show_data(data: Any) -> Shown:
@@ -153,22 +158,24 @@ def _show_data(data: Any) -> Shown:
 
 def _show_hetero_data(data: Any) -> Shown:
     shown = _through(data, "_global_store")
+    held, between, instead = list(shown.held), list(shown.between), shown.instead
     for name in ("_node_store_dict", "_edge_store_dict"):
-        stores = read_attribute(data, name)
-        shown.held.extend(_entries(stores))
-        shown.between.append(stores)
-    return shown
+        stores = _show_entries(data, name)
+        held += stores.held
+        between += stores.between
+        instead += stores.instead
+    return Shown(held, between, instead)
 
 
 def _through(data: Any, name: str) -> Shown:
     """Returns what a data object hands out of its store; the store's own attributes go along."""
     store = read_attribute(data, name)
-    if store is None:
-        return Shown([], [])
-    held, between = _show_storage(store)
+    held, between, known = _show_storage(store)
+    if not known:
+        return _NOTHING
     own = _attributes(_instance_dict(store))
-    held += [one for one in own if one[1] not in ("_mapping", "_parent")]
-    return Shown(held, [store, *between])
+    others = [one for one in own if one[1] not in (*known, "_parent")]
+    return Shown(held + others, [store, *between], (name,))
 
 
 # -- Lightning -------------------------------------------------------------------------------------
@@ -181,8 +188,9 @@ _OF_STRATEGY = (
 
 
 def _show_strategy(strategy: Any) -> Shown:
-    found = [(name, read_attribute(strategy, kept)) for name, kept in _OF_STRATEGY]
-    return Shown([(Step.ATTRIBUTE, name, one) for name, one in found if one is not None], [])
+    found = [(name, kept, read_attribute(strategy, kept)) for name, kept in _OF_STRATEGY]
+    held = [(Step.ATTRIBUTE, name, one) for name, _, one in found if one is not None]
+    return Shown(held, [], tuple(kept for _, kept, one in found if one is not None))
 
 
 def _show_trainer(trainer: Any) -> Shown:
@@ -202,13 +210,12 @@ def _show_frame(frame: Any) -> Shown:
     """Returns the cells of a data frame or series that hold objects, and its own attributes."""
     manager = read_attribute(frame, "_mgr")
     blocks, axes = read_attribute(manager, "blocks"), read_attribute(manager, "axes")
-    shown = Shown([], [manager])
+    if type(blocks) is not tuple or type(axes) is not list:
+        return _NOTHING
+    shown = Shown([], [manager, blocks], ("_mgr", "_item_cache", "_attrs"))
     attributes = read_attribute(frame, "_attrs")
     if attributes:
         shown.held.append((Step.ATTRIBUTE, "attrs", attributes))
-    if type(blocks) is not tuple or type(axes) is not list:
-        return shown
-    shown.between.append(blocks)
     labels = [_Labels(axis) for axis in axes]
     for at, block in enumerate(blocks):
         values = read_attribute(block, "values")
@@ -313,27 +320,19 @@ def _cell(columns: _Labels, rows: _Labels, column: int, row: int) -> str:
     return f"[{label}]{rows.of_item(row)}"
 
 
-_PANDAS = Accessors(_show_frame, frozenset(("_mgr", "_item_cache", "_attrs")))
-_DATA = frozenset(("data",))
+_NOTHING = Shown([], [])
 _LIGHTNING = ("lightning", "pytorch_lightning")
-_TABLE: dict[tuple[str, str], Accessors] = {
-    ("collections", UserDict.__name__): Accessors(_show_user_dict, _DATA),
-    ("collections", UserList.__name__): Accessors(_show_user_list, _DATA),
-    ("pandas", "DataFrame"): _PANDAS,
-    ("pandas", "Series"): _PANDAS,
-    ("tensordict", "TensorDict"): Accessors(_show_tensor_dict, frozenset(("_tensordict",))),
-    ("torch_geometric", "BaseStorage"): Accessors(_show_storage, frozenset(("_mapping",))),
-    ("torch_geometric", "Data"): Accessors(_show_data, frozenset(("_store",))),
-    ("torch_geometric", "TemporalData"): Accessors(_show_data, frozenset(("_store",))),
-    ("torch_geometric", "HeteroData"): Accessors(
-        _show_hetero_data, frozenset(("_global_store", "_node_store_dict", "_edge_store_dict"))
-    ),
-    **{(package, "Trainer"): Accessors(_show_trainer, frozenset()) for package in _LIGHTNING},
-    **{
-        (package, "Strategy"): Accessors(
-            _show_strategy, frozenset(kept for _, kept in _OF_STRATEGY)
-        )
-        for package in _LIGHTNING
-    },
+_TABLE: dict[tuple[str, str], Show] = {
+    ("collections", UserDict.__name__): _show_user_dict,
+    ("collections", UserList.__name__): _show_user_list,
+    ("pandas", "DataFrame"): _show_frame,
+    ("pandas", "Series"): _show_frame,
+    ("tensordict", "TensorDict"): _show_tensor_dict,
+    ("torch_geometric", "BaseStorage"): _show_storage,
+    ("torch_geometric", "Data"): _show_data,
+    ("torch_geometric", "TemporalData"): _show_data,
+    ("torch_geometric", "HeteroData"): _show_hetero_data,
+    **{(package, "Trainer"): _show_trainer for package in _LIGHTNING},
+    **{(package, "Strategy"): _show_strategy for package in _LIGHTNING},
 }
 """By package and class; what a subclass of the user's adds is read besides."""

@@ -243,8 +243,8 @@ class NameMark:
             children = list(reader.iterate(value))
         elif reader.kind is Kind.TENSOR and issubclass(reader.cls, torch.Tensor):
             children = [hooks_of(value) for _, hooks_of in HOOKS]
-        if reader.accessors is not None:
-            held = reader.accessors.show(value).held
+        if reader.show is not None:
+            held = reader.show(value).held
             keys += [key for _, key, _ in held]
             children += [child for _, _, child in held]
         for _, slot in reader.slots:
@@ -261,7 +261,7 @@ class NameMark:
 
 def _attributes_of(value: Any, reader: Reader) -> dict[Any, Any] | None:
     """Returns the attributes of what holds nothing besides; None for everything else."""
-    only = reader.kind in _ATTRIBUTES_ONLY and reader.accessors is None
+    only = reader.kind in _ATTRIBUTES_ONLY and reader.show is None
     if not only or reader.slots or reader.dict_of is None:
         return None
     attributes: dict[Any, Any] = reader.dict_of.__get__(value)

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import torch
 
 from nbmem.heap.nodes import read_node_type
-from nbmem.inventory.accessors import Accessors, accessors_of
+from nbmem.inventory.accessors import Show, accessors_of
 from nbmem.inventory.natives import hold_of
 
 _mro_of = type.__dict__["__mro__"].__get__
@@ -87,7 +87,7 @@ class Reader:
     """The sentence that tells what instances keep out of Python's sight, if anything."""
     hold: Any = None
     """Returns what an object of Python's own C code holds: one of `natives`."""
-    accessors: Accessors | None = None
+    show: Show | None = None
     """How a library's public accessors read what instances keep in private attributes."""
     apart: bool = False
     """It is only walked into as a root: all that waits leads to the event loop, which leads to
@@ -174,7 +174,7 @@ def read_type(cls: type) -> Reader:
     kind = Kind.INSTANCE if dict_of or slots else Kind.SKIP
     shown = accessors_of(cls) if dict_of or slots else None
     apart = _is_event_loop(cls)
-    return Reader(cls, kind, None, dict_of, slots, accessors=shown, apart=apart)
+    return Reader(cls, kind, None, dict_of, slots, show=shown, apart=apart)
 
 
 def _container(cls: type, kind: Kind, iterate: Any) -> Reader:

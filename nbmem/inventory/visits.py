@@ -67,7 +67,7 @@ def _visit_array(walk: NameWalk, value: Any, _reader: Reader, node: int) -> None
 
 
 def _visit_instance(walk: NameWalk, value: Any, reader: Reader, node: int) -> None:
-    if reader.accessors is not None:
+    if reader.show is not None:
         _visit_shown(walk, value, reader, node)
         return
     # Reading `__dict__` makes Python build it; most objects hold nothing worth that.
@@ -77,12 +77,12 @@ def _visit_instance(walk: NameWalk, value: Any, reader: Reader, node: int) -> No
 
 
 def _visit_shown(walk: NameWalk, value: Any, reader: Reader, node: int) -> None:
-    assert reader.accessors is not None
-    held = reader.accessors.show(value).held
-    for step, key, child in held:
+    assert reader.show is not None
+    shown = reader.show(value)
+    for step, key, child in shown.held:
         walk.look_at(child, node, step, key)
-    walk.spend(len(held))
-    _visit_attributes(walk, value, reader, node, but=reader.accessors.instead)
+    walk.spend(len(shown.held))
+    _visit_attributes(walk, value, reader, node, but=shown.instead)
 
 
 def _visit_attributes(

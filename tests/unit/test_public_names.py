@@ -299,3 +299,18 @@ def test_a_property_is_told_as_one_and_not_run(name, told):
     assert bool(told) != ("renamed" in str(error.value))
     if name.endswith(".0.weight"):
         assert "ask for `net.0.weight`" in why
+
+
+class DataFrame:
+    """Says that it is pandas', and keeps something else under the name that pandas has."""
+
+    __module__ = "pandas.core.frame"
+
+    def __init__(self, kept):
+        self._mgr = kept
+
+
+def test_what_is_not_kept_as_the_table_says_is_read_like_any_object():
+    tensor = torch.ones(3)
+    assert ("v._mgr",) == names_of(tensor, {"v": DataFrame(tensor)})
+    assert ("v._mgr['blocks'][0]",) == names_of(tensor, {"v": DataFrame({"blocks": [tensor]})})
