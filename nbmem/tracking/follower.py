@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from nbmem.errors import hide_frame
 from nbmem.heap.storages import bare_torch, read_storages, untyped_storage
 from nbmem.tracking.lines import LARGE
 from nbmem.tracking.plans import COMPOSITE, IN_PLACE, MANY, ONE, plan_of
@@ -74,9 +75,8 @@ class Follower(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if plan == COMPOSITE or (types and types != _PLAIN):
                 return self._call_apart(call, func, types, args, kwargs or {}, plan)
             result = call(*args, **kwargs) if kwargs else call(*args)
-        except BaseException:
-            __tracebackhide__ = True
-            del args, kwargs  # an error's traceback keeps this frame, and would keep them by it
+        except BaseException as error:
+            hide_frame(error)
             raise
         if plan == ONE:
             if type(result) is _Tensor and not _function_mode_is_on():
@@ -148,9 +148,8 @@ class Follower(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if self._depth >= _DEEPEST or any(kind.__module__ in _TRACING for kind in types):
                 return call(*args, **kwargs)
             result = self._call_within(call, func if types else None, args, kwargs)
-        except BaseException:
-            __tracebackhide__ = True
-            del args, kwargs
+        except BaseException as error:
+            hide_frame(error)
             raise
         self.note_all(result)
         return result
@@ -162,9 +161,8 @@ class Follower(TorchDispatchMode):  # type: ignore[no-untyped-call]
         _push(self)
         try:
             return call(*args, **kwargs)
-        except BaseException:
-            __tracebackhide__ = True
-            del args, kwargs
+        except BaseException as error:
+            hide_frame(error)
             raise
         finally:
             self._depth -= 1

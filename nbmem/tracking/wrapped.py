@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from nbmem.errors import hide_frame
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from importlib.machinery import ModuleSpec
@@ -94,8 +96,8 @@ def _wrap_compiled() -> None:
         _compiled_calls += 1
         try:
             return call(self, *args, **kwargs)
-        except BaseException:
-            del args, kwargs  # the traceback keeps this frame, and would keep them by it
+        except BaseException as error:
+            hide_frame(error)
             raise
 
     _replace(graph, "__call__", counted)
@@ -163,8 +165,8 @@ def _maker(name: str) -> Callable[..., Any]:
     def make(cls: type[torch.UntypedStorage], *args: Any, **kwargs: Any) -> Any:
         try:
             storage = getattr(super(torch.UntypedStorage, cls), name)(*args, **kwargs)
-        except BaseException:
-            del args, kwargs
+        except BaseException as error:
+            hide_frame(error)
             raise
         _tell(storage)
         return storage
@@ -176,8 +178,8 @@ def _resizer(name: str) -> Callable[..., Any]:
     def resize(self: torch.UntypedStorage, *args: Any, **kwargs: Any) -> Any:
         try:
             result = getattr(super(torch.UntypedStorage, self), name)(*args, **kwargs)
-        except BaseException:
-            del self, args, kwargs
+        except BaseException as error:
+            hide_frame(error)
             raise
         _tell(self)
         return result
@@ -190,8 +192,8 @@ def _factory(make: Callable[..., Any]) -> Callable[..., Any]:
     def made(*args: Any, **kwargs: Any) -> Any:
         try:
             result = make(*args, **kwargs)
-        except BaseException:
-            del args, kwargs
+        except BaseException as error:
+            hide_frame(error)
             raise
         _tell(result)
         return result
