@@ -7,6 +7,7 @@ import os
 import platform
 import sys
 import weakref
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -233,13 +234,9 @@ class _Scanner:
     def _remember(self, tensor: torch.Tensor) -> None:
         """Marks a tensor that has a Python object only because this scan looked at it."""
         looked_up, key = self._table.looked_up, id(tensor)
-        if key in looked_up:
-            return
-
-        def forget(_: object) -> None:
-            looked_up.pop(key, None)
-
-        looked_up[key] = weakref.ref(tensor, forget)
+        if key not in looked_up:
+            # Without a line of Python in the callback, in which an interrupt would be lost.
+            looked_up[key] = weakref.ref(tensor, partial(looked_up.pop, key))
 
     def _notes(self) -> list[Note]:
         walk, notes = self._walk, []

@@ -40,9 +40,11 @@ def listen(listener: Listener) -> None:
     """Calls `listener` with each storage or tensor that the wrapped calls make or resize."""
     global _listeners
     if not _listeners:
+        _unwrap_all()  # what an interrupt left half done
         _wrap_all()
     _wrap_compiled()
-    _listeners = (*_listeners, listener)
+    if listener not in _listeners:
+        _listeners = (*_listeners, listener)
 
 
 def forget(listener: Listener) -> None:
@@ -142,13 +144,13 @@ def _forget_import() -> None:
 def _unwrap_all() -> None:
     _forget_import()
     while _replaced:
-        owner, name, ours, before = _replaced.pop()
-        if vars(owner).get(name) is not ours:
-            continue  # somebody has wrapped it since: theirs stays
-        if before is _ABSENT:
-            delattr(owner, name)
-        else:
-            setattr(owner, name, before)
+        owner, name, ours, before = _replaced[-1]
+        if vars(owner).get(name) is ours:  # else somebody has wrapped it since: theirs stays
+            if before is _ABSENT:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, before)
+        _replaced.pop()  # last, so that an interrupt leaves nothing replaced
 
 
 def _replace(owner: Any, name: str, ours: Any) -> None:
