@@ -15,6 +15,7 @@ import torch
 from nbmem.heap.graphs import MOST_NODES, Graph, GraphWalk
 from nbmem.heap.packed import MOST
 from nbmem.heap.storages import bare_torch, layout_of, read_storages
+from nbmem.heap.surroundings import undone_by_interrupt
 from nbmem.records import Note
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ class HeapScan:
         self.graph.clear()
 
 
+@undone_by_interrupt
 def scan_heap(table: StorageTable, *, first: Sequence[Any] = ()) -> HeapScan:
     """Returns every live tensor and what autograd graphs keep, their storages entered into `table`.
 
@@ -222,14 +224,18 @@ class _Scanner:
 
     def _follow_graphs(self) -> None:
         walk = self._walk
-        for tensor in self._roots:
-            walk.begin_at(tensor)
-        walk.walk()
-        for _, _, tensor in walk.graph.saved():
-            self._enter(tensor)
-            if id(tensor) not in self._seen:
-                self._remember(tensor)
-        self._unsafe = not walk.make_safe()
+        try:
+            for tensor in self._roots:
+                walk.begin_at(tensor)
+            walk.walk()
+            for _, _, tensor in walk.graph.saved():
+                self._enter(tensor)
+                if id(tensor) not in self._seen:
+                    self._remember(tensor)
+            self._unsafe = not walk.make_safe()
+        except BaseException:  # what was read must be safe to free, however little it is
+            walk.make_safe()
+            raise
 
     def _remember(self, tensor: torch.Tensor) -> None:
         """Marks a tensor that has a Python object only because this scan looked at it."""

@@ -130,6 +130,10 @@ class CellRecord:
     alive: dict[str, dict[str, int]] = field(default_factory=dict)
     """Per device: bytes of all storages alive at the end, by category; empty where nothing was
     listed."""
+    look_seconds: float | None = None
+    """What nbmem's looks before and after the user's code took, which `seconds` leaves out; of all
+    runs together where there are `steps`. Following the operations in between is in `seconds`.
+    None in records of a version that did not tell."""
 
 
 @dataclass(frozen=True, slots=True)

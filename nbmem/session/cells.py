@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from nbmem.records import Note
@@ -13,17 +13,24 @@ from nbmem.session.endings import ending_of
 from nbmem.session.previous import free_previous, release_oom
 from nbmem.session.recorder import Heading, OpenRecord
 from nbmem.session.request import CellRequest
+from nbmem.session.stops import Stops
+from nbmem.session.troubles import INTERRUPTED, interrupted_note
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from nbmem.records import CellRecord
     from nbmem.session.core import Session
     from nbmem.tracking import Place
 
 _FIRST_LINE_LIMIT = 200
 
 
-@dataclass(slots=True)
+_TRIES = 3
+"""How often the end of a cell is begun again after interrupts: each time it goes on."""
+
+
+@dataclass(slots=True, eq=False)
 class RunningCell:
     """One `pre_run_cell` that has not seen its `post_run_cell`; unrecorded ones count too."""
 
@@ -33,6 +40,8 @@ class RunningCell:
     request: CellRequest | None = None
     opened: OpenRecord | None = None
     started: float = field(default_factory=time.perf_counter)
+    begun: bool = False
+    """Its beginning came to its end: nothing of it was swallowed by IPython's events."""
 
     @property
     def cell_id(self) -> str | None:
@@ -47,13 +56,33 @@ class RunningCell:
         return label or _first_line(self.info.raw_cell)
 
 
+@dataclass(slots=True, eq=False)
+class EndingCell:
+    """One `post_run_cell`, as far as it came before an interrupt."""
+
+    result: Any
+    cell: RunningCell | None = None
+    found: bool = False
+    released: bool = False
+    record: CellRecord | None = None
+    kept: bool = False
+    over: bool = False
+    notes: list[Note] = field(default_factory=list)
+
+
 class CellWatcher:
-    """Between `pre_run_cell` and `post_run_cell`; nothing it does reaches the user's cell."""
+    """Between `pre_run_cell` and `post_run_cell`; nothing it does reaches the user's cell.
+
+    But an interrupt does, which the user sent: what nbmem does then is dropped. It may come at any
+    line, so each step can be done again.
+    """
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._running: list[RunningCell] = []
         self._listeners: list[Callable[[], None]] = []
+        self._stops = Stops()
+        self._ending: EndingCell | None = None
         self.last_count: int | None = None
         """Execution count of the last cell that ran to its end and did more than ask nbmem."""
 
@@ -82,23 +111,63 @@ class CellWatcher:
 
     def pre_run_cell(self, info: Any) -> None:
         """Opens a record where the cell asks for one or every cell is recorded."""
+        troubles = self._session.troubles
+        troubles.deferred = True
+        self._stops.disarm(self._session.shell)
+        if not self._running:
+            troubles.take_interrupt()  # of what was nobody's cell
         cell = RunningCell(info)
         self._running.append(cell)
-        troubles: list[Note] = []
-        with self._session.troubles.caught("say that a cell runs", troubles):
+        try:
+            with self._stops.listening():
+                self._begin(cell)
+        except KeyboardInterrupt:
+            troubles.interrupt()
+        self._hand_on(cell)
+
+    def confirm_start(self, info: Any) -> None:
+        """Hands on an interrupt that came where `pre_run_cell` could not catch it."""
+        cell = next((cell for cell in reversed(self._running) if cell.info is info), None)
+        if cell is None:
+            cell = RunningCell(info)
+            self._running.append(cell)
+        if not cell.begun:
+            self._session.troubles.interrupt()
+            self._hand_on(cell)
+
+    def _begin(self, cell: RunningCell) -> None:
+        notes: list[Note] = []
+        troubles, info = self._session.troubles, cell.info
+        if self._session.cell_line.take_interrupt():
+            raise KeyboardInterrupt
+        with troubles.caught("say that a cell runs", notes):
             cell.number = self._session.execution_count(info)
             if len(self._running) == 1:
                 self._tell_listeners()
-        with self._session.troubles.caught("read the cell", troubles):
+        with troubles.caught("read the cell", notes):
             cell.request = self._request(info)
             if cell.request is not None:
-                cell.opened = self._open(cell, troubles)
+                self._open(cell, notes)
             else:
                 self._follow_rest(info)
         if cell.opened is not None:
-            cell.opened.notes.extend(troubles)
+            cell.opened.notes.extend(notes)
         if len(self._running) == 1:
             self._session.sampler.begin(cell)
+
+    def _hand_on(self, cell: RunningCell) -> None:
+        """Lets the cell begin; one whose beginning was interrupted raises that and does nothing."""
+        self._stops.give_back()
+        troubles = self._session.troubles
+        if troubles.interrupted:
+            self._session.mend()
+            if cell.opened is not None:
+                self._session.recorder.abandon(cell.opened)
+                cell.opened.notes.append(interrupted_note("start measuring"))
+            self._stops.interrupt_next(self._session.shell)
+            troubles.take_interrupt()
+        troubles.deferred = False
+        cell.begun = True
 
     def _tell_listeners(self) -> None:
         for listener in self._listeners.copy():
@@ -106,28 +175,89 @@ class CellWatcher:
 
     def post_run_cell(self, result: Any) -> None:
         """Closes the record of the cell that ended, keeps it and shows it if asked."""
-        notes: list[Note] = []
-        with self._session.troubles.caught("end the cell", notes):
-            self._end(result)
-        self._session.say(notes)
+        self._ending = EndingCell(result)
+        self._finish(self._ending)
 
-    def _end(self, result: Any) -> None:
-        cell = self._ended(result)
+    def confirm_end(self, result: Any) -> None:
+        """Hands on an interrupt that came where `post_run_cell` could not catch it."""
+        ending = self._ending
+        if ending is None or ending.result is not result:
+            ending = self._ending = EndingCell(result)
+        if not ending.over:
+            self._session.troubles.interrupt()
+            self._finish(ending)
+        self._ending = None
+
+    def _finish(self, ending: EndingCell) -> None:
+        session, troubles = self._session, self._session.troubles
+        troubles.deferred = True
+        for _ in range(_TRIES):
+            try:
+                with self._stops.listening():
+                    self._end_noting(ending)
+                break
+            except KeyboardInterrupt:
+                troubles.interrupt()
+        self._stops.give_back()
+        if troubles.interrupted:
+            session.mend()
+            self._mark_interrupted(ending)
+            self._stops.interrupt_ended(session.shell, ending.result)
+            troubles.take_interrupt()
+        troubles.deferred = False
+        ending.over = True
+
+    def _end_noting(self, ending: EndingCell) -> None:
+        with self._session.troubles.caught("end the cell", ending.notes):
+            self._end(ending)
+        if self._session.troubles.interrupted:
+            self._end(ending)  # what is left of it is short
+        notes, ending.notes = ending.notes, []
+        self._session.say(note for note in notes if note.code != INTERRUPTED)
+
+    def _end(self, ending: EndingCell) -> None:
+        session, result = self._session, ending.result
+        self._stops.disarm(session.shell)
+        if not ending.found:
+            ending.cell = self._ended(result)
+            ending.found = True
+        cell = ending.cell
+        if cell is not None:
+            self._take_off(cell)
         if not self._running:
-            self._session.sampler.end()
-        self._release(cell, result)
+            session.sampler.end()
+        if not ending.released:
+            ending.released = True
+            self._release(cell, result)
         if cell is not None and not self._running and not _only_asks(cell.info.raw_cell):
             self.last_count = self.last_count if cell.number is None else cell.number
         if cell is not None and cell.opened is not None and cell.request is not None:
-            status, error = ending_of(result)
-            record = self._session.recorder.close(cell.opened, status, error)
-            self._session.finish_cell(record, cell.request)
+            if ending.record is None:
+                status, error = ending_of(result)
+                ending.record = session.recorder.close(cell.opened, status, error)
+            if not ending.kept:
+                session.finish_cell(ending.record, cell.request)
+                ending.kept = True
         if not self._running:
-            self._session.tell_subscribers()
+            session.tell_subscribers()
+
+    def _mark_interrupted(self, ending: EndingCell) -> None:
+        """Says in the record that the interrupt came to nbmem's part of the cell."""
+        record = ending.record
+        if record is None:
+            return
+        notes = record.notes
+        if all(note.code != INTERRUPTED for note in notes):
+            notes = (*notes, interrupted_note("show the report"))
+        if record.status == "ok":
+            record = replace(record, status="interrupted", error="KeyboardInterrupt")
+        self._session.keep(replace(record, notes=notes), tell=False)
 
     def _release(self, cell: RunningCell | None, result: Any) -> None:
         """Lets go of what ran out of memory in the cell, if the user wishes."""
         session, notes = self._session, list[Note]()
+        if session.troubles.interrupted:
+            return
         if not session.settings.release_oom_traceback or ending_of(result)[0] != "oom":
             return
         with session.troubles.caught("let go of what ran out of memory", notes):
@@ -165,7 +295,7 @@ class CellWatcher:
         outer = (cell for cell in self._running[:-1] if cell.opened is not None)
         return any(str(cell.info.raw_cell).endswith(raw_cell) for cell in outer)
 
-    def _open(self, cell: RunningCell, notes: list[Note]) -> OpenRecord:
+    def _open(self, cell: RunningCell, notes: list[Note]) -> None:
         request, session = cell.request or CellRequest(), self._session
         outer, run = self.innermost, session.runs.begin(_identity(cell.info))
         shown = session.runs.swap_count(run, cell.number)
@@ -189,7 +319,14 @@ class CellWatcher:
         )
         scan = request.scan and session.settings.scan
         device = request.device or session.settings.device
-        return session.recorder.open(heading, None if device == "auto" else device, scan=scan)
+
+        def hold(opened: OpenRecord) -> None:
+            cell.opened = opened
+
+        if session.troubles.interrupted:
+            scan = False
+        where = None if device == "auto" else device
+        session.recorder.open(heading, where, scan=scan, hold=hold, since=cell.started)
 
     def _place(self, info: Any) -> Place | None:
         """Returns where the lines of the cell are read that is about to run."""
@@ -210,24 +347,21 @@ class CellWatcher:
             outer.heading.place.files.update(rest.files if rest else {})
 
     def _ended(self, result: Any) -> RunningCell | None:
-        """Takes off the cell that `result` speaks of; None where its start was never seen."""
+        """Returns the cell that `result` speaks of; None where its start was never seen."""
         if not self._running:
             return None
         if result is None:  # an await cell that Ctrl-C cancelled
-            return self._running.pop()
-        for index in range(len(self._running) - 1, -1, -1):
-            if _same_cell(self._running[index].info, result.info):
-                return self._take(index)
-        return None
+            return self._running[-1]
+        started = (cell for cell in reversed(self._running) if _same_cell(cell.info, result.info))
+        return next(started, None)
 
-    def _take(self, index: int) -> RunningCell:
+    def _take_off(self, cell: RunningCell) -> None:
         """Takes off one cell, and closes what was left open inside it."""
-        for inner in reversed(self._running[index + 1 :]):
-            if inner.opened is not None:
+        while cell in self._running:
+            inner = self._running[-1]
+            if inner is not cell and inner.opened is not None:
                 self._session.keep(self._session.recorder.close(inner.opened, "interrupted"))
-        cell = self._running[index]
-        del self._running[index:]
-        return cell
+            self._running.pop()
 
 
 def _only_asks(raw_cell: str) -> bool:

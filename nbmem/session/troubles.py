@@ -1,14 +1,29 @@
-"""What broke inside nbmem: kept as text, told in one line, never raised into a user's cell."""
+"""What broke inside nbmem: kept as text, told in one line, never raised into a user's cell.
+
+An interrupt is none of that: it is the user's. What it lands in is dropped, which is noted, and
+whoever works for the user's cell hands the interrupt on (`pass_on`, `take_interrupt`).
+"""
 
 from __future__ import annotations
 
+import threading
 import traceback
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from nbmem.heap.surroundings import Surroundings
 from nbmem.records import Note
+
+INTERRUPTED = "interrupted"
+"""Code of the note on what was dropped."""
+
+
+def interrupted_note(doing: str) -> Note:
+    """Returns the line on what an interrupt ended."""
+    sentence = f"Interrupted while nbmem was about to {doing}: that was dropped."
+    return Note(field=doing, code=INTERRUPTED, sentence=sentence)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,24 +51,58 @@ class Troubles:
 
     def __init__(self) -> None:
         self._kept: deque[Trouble] = deque(maxlen=20)
+        self._interrupted = False
+        self.deferred = False
+        """A cell begins or ends: who watches it hands an interrupt on, nobody else."""
 
     def all(self) -> tuple[Trouble, ...]:
         """Returns the failures kept, oldest first."""
         return tuple(self._kept)
 
+    @property
+    def interrupted(self) -> bool:
+        """Whether an interrupt waits to be handed on: nothing long is to be begun."""
+        return self._interrupted and threading.current_thread() is threading.main_thread()
+
+    def interrupt(self) -> None:
+        """Notes that an interrupt is to be handed on."""
+        self._interrupted = True
+
+    def take_interrupt(self) -> bool:
+        """Returns whether an interrupt waits to be handed on; it is the caller's from now on."""
+        taken = self.interrupted
+        if taken:
+            self._interrupted = False
+        return taken
+
+    def pass_on(self) -> None:
+        """Hands an interrupt on to whoever called nbmem.
+
+        Raises:
+            KeyboardInterrupt: one waits, and no cell begins or ends just now.
+        """
+        if not self.deferred and self.take_interrupt():
+            raise KeyboardInterrupt
+
     @contextmanager
     def caught(
         self, doing: str, notes: list[Note], *, but: type[Exception] | tuple[()] = ()
     ) -> Iterator[None]:
-        """Runs a block of nbmem's own work; what it raises becomes a note, Ctrl-C included.
+        """Runs a block of nbmem's own work; what it raises becomes a note.
 
-        Exceptions of the type `but` pass: they are meant for the user.
+        Exceptions of the type `but` pass: they are meant for the user. An interrupt waits to be
+        handed on.
         """
+        surroundings = Surroundings()
         try:
             yield
         except but:
             raise
-        except (Exception, KeyboardInterrupt) as error:
+        except KeyboardInterrupt:
+            self._interrupted = True
+            surroundings.restore()
+            notes.append(interrupted_note(doing))
+        except Exception as error:
             notes.append(self._keep(doing, error).note())
 
     def _keep(self, doing: str, error: BaseException) -> Trouble:

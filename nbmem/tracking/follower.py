@@ -14,6 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from nbmem.errors import hide_frame
 from nbmem.heap.storages import bare_torch, read_storages, untyped_storage
+from nbmem.heap.surroundings import function_state, set_function_state
 from nbmem.tracking.lines import LARGE
 from nbmem.tracking.plans import COMPOSITE, IN_PLACE, MANY, ONE, plan_of
 
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 _Tensor = torch.Tensor
 _PLAIN = (torch.Tensor,)
 _function_mode_is_on = torch._C._is_torch_function_mode_enabled
-_function_state = torch._C._get_torch_function_state
-_set_function_state = torch._C._set_torch_function_state
 _push = torch._C._push_on_torch_dispatch_stack
 _pop = torch._C._pop_torch_dispatch_stack
 _MODES_OF_TORCH = tuple(torch._C._TorchDispatchModeKey.__members__.values())
@@ -113,11 +112,11 @@ class Follower(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def note_all(self, value: Any) -> None:
         """Enters the storages of every tensor in `value`. Raises nothing but an interrupt."""
-        state = _function_state()
+        state = function_state()
         try:
             self._note_value(value)
         except KeyboardInterrupt as error:
-            _set_function_state(state)
+            set_function_state(state)
             self._table.mend()
             self._note_value(value)
             raise error.with_traceback(None) from None
