@@ -42,6 +42,8 @@ class RunningCell:
     started: float = field(default_factory=time.perf_counter)
     begun: bool = False
     """Its beginning came to its end: nothing of it was swallowed by IPython's events."""
+    confirmed: bool = False
+    """That was looked at, and not interrupted either."""
 
     @property
     def cell_id(self) -> str | None:
@@ -66,6 +68,7 @@ class EndingCell:
     released: bool = False
     record: CellRecord | None = None
     kept: bool = False
+    told: bool = False
     over: bool = False
     notes: list[Note] = field(default_factory=list)
 
@@ -112,7 +115,6 @@ class CellWatcher:
     def pre_run_cell(self, info: Any) -> None:
         """Opens a record where the cell asks for one or every cell is recorded."""
         troubles = self._session.troubles
-        troubles.deferred = True
         self._stops.disarm(self._session.shell)
         if not self._running:
             troubles.take_interrupt()  # of what was nobody's cell
@@ -123,17 +125,20 @@ class CellWatcher:
                 self._begin(cell)
         except KeyboardInterrupt:
             troubles.interrupt()
+        except Exception:
+            cell.begun = True
+            raise
         self._hand_on(cell)
 
     def confirm_start(self, info: Any) -> None:
         """Hands on an interrupt that came where `pre_run_cell` could not catch it."""
-        cell = next((cell for cell in reversed(self._running) if cell.info is info), None)
-        if cell is None:
-            cell = RunningCell(info)
-            self._running.append(cell)
+        if not (self._running and self._running[-1].info is info):
+            self._running.append(RunningCell(info))
+        cell = self._running[-1]
         if not cell.begun:
             self._session.troubles.interrupt()
             self._hand_on(cell)
+        cell.confirmed = True
 
     def _begin(self, cell: RunningCell) -> None:
         notes: list[Note] = []
@@ -166,7 +171,6 @@ class CellWatcher:
                 cell.opened.notes.append(interrupted_note("start measuring"))
             self._stops.interrupt_next(self._session.shell)
             troubles.take_interrupt()
-        troubles.deferred = False
         cell.begun = True
 
     def _tell_listeners(self) -> None:
@@ -190,7 +194,6 @@ class CellWatcher:
 
     def _finish(self, ending: EndingCell) -> None:
         session, troubles = self._session, self._session.troubles
-        troubles.deferred = True
         for _ in range(_TRIES):
             try:
                 with self._stops.listening():
@@ -198,13 +201,15 @@ class CellWatcher:
                 break
             except KeyboardInterrupt:
                 troubles.interrupt()
+            except Exception:
+                ending.over = True
+                raise
         self._stops.give_back()
         if troubles.interrupted:
             session.mend()
             self._mark_interrupted(ending)
             self._stops.interrupt_ended(session.shell, ending.result)
             troubles.take_interrupt()
-        troubles.deferred = False
         ending.over = True
 
     def _end_noting(self, ending: EndingCell) -> None:
@@ -223,6 +228,8 @@ class CellWatcher:
             ending.found = True
         cell = ending.cell
         if cell is not None:
+            if not cell.confirmed:
+                session.troubles.interrupt()
             self._take_off(cell)
         if not self._running:
             session.sampler.end()
@@ -238,7 +245,8 @@ class CellWatcher:
             if not ending.kept:
                 session.finish_cell(ending.record, cell.request)
                 ending.kept = True
-        if not self._running:
+        if not self._running and not ending.told:
+            ending.told = True
             session.tell_subscribers()
 
     def _mark_interrupted(self, ending: EndingCell) -> None:

@@ -308,6 +308,7 @@ class Session:
     def told(self, report: ReclaimReport) -> ReclaimReport:
         """Tells the panels that an act is done; returns its report."""
         self.tell_subscribers()
+        self.troubles.pass_on()
         return report
 
     # Others that want to know.
@@ -328,7 +329,6 @@ class Session:
         for callback in self._subscribers.copy():
             with self.troubles.caught("redraw the panel", notes):
                 callback()
-        self.troubles.pass_on()
 
     # Coming and going.
 

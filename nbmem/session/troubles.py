@@ -9,9 +9,8 @@ from __future__ import annotations
 import threading
 import traceback
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
+from types import TracebackType
 
 from nbmem.heap.surroundings import Surroundings
 from nbmem.records import Note
@@ -22,7 +21,7 @@ INTERRUPTED = "interrupted"
 
 def interrupted_note(doing: str) -> Note:
     """Returns the line on what an interrupt ended."""
-    sentence = f"Interrupted while nbmem was about to {doing}: that was dropped."
+    sentence = f"Interrupted before nbmem could {doing}: that was dropped."
     return Note(field=doing, code=INTERRUPTED, sentence=sentence)
 
 
@@ -52,8 +51,6 @@ class Troubles:
     def __init__(self) -> None:
         self._kept: deque[Trouble] = deque(maxlen=20)
         self._interrupted = False
-        self.deferred = False
-        """A cell begins or ends: who watches it hands an interrupt on, nobody else."""
 
     def all(self) -> tuple[Trouble, ...]:
         """Returns the failures kept, oldest first."""
@@ -79,36 +76,63 @@ class Troubles:
         """Hands an interrupt on to whoever called nbmem.
 
         Raises:
-            KeyboardInterrupt: one waits, and no cell begins or ends just now.
+            KeyboardInterrupt: one waits.
         """
-        if not self.deferred and self.take_interrupt():
+        if self.take_interrupt():
             raise KeyboardInterrupt
 
-    @contextmanager
     def caught(
         self, doing: str, notes: list[Note], *, but: type[Exception] | tuple[()] = ()
-    ) -> Iterator[None]:
+    ) -> Caught:
         """Runs a block of nbmem's own work; what it raises becomes a note.
 
         Exceptions of the type `but` pass: they are meant for the user. An interrupt waits to be
         handed on.
         """
-        surroundings = Surroundings()
-        try:
-            yield
-        except but:
-            raise
-        except KeyboardInterrupt:
-            self._interrupted = True
-            surroundings.restore()
-            notes.append(interrupted_note(doing))
-        except Exception as error:
-            notes.append(self._keep(doing, error).note())
+        return Caught(self, doing, notes, but)
 
-    def _keep(self, doing: str, error: BaseException) -> Trouble:
+    def keep(self, doing: str, error: BaseException) -> Trouble:
+        """Keeps a failure as text."""
         lines = "".join(traceback.format_exception(error))
         message = str(error).strip().splitlines()[:1]
         summary = ": ".join([type(error).__name__, *message])[:300]
         trouble = Trouble(doing, summary, lines)
         self._kept.append(trouble)
         return trouble
+
+
+class Caught:
+    """One block of nbmem's own work. A generator would break where an interrupt comes early."""
+
+    __slots__ = ("_but", "_doing", "_notes", "_surroundings", "_troubles")
+
+    def __init__(
+        self,
+        troubles: Troubles,
+        doing: str,
+        notes: list[Note],
+        but: type[Exception] | tuple[()],
+    ) -> None:
+        self._troubles, self._doing, self._notes, self._but = troubles, doing, notes, but
+        self._surroundings = Surroundings()
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        if kind is None or error is None or issubclass(kind, self._but):
+            return False
+        if issubclass(kind, KeyboardInterrupt):
+            self._troubles.interrupt()
+            self._surroundings.restore()
+            self._notes.append(interrupted_note(self._doing))
+            return True
+        if issubclass(kind, Exception):
+            self._notes.append(self._troubles.keep(self._doing, error).note())
+            return True
+        return False
