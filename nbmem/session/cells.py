@@ -241,7 +241,8 @@ class CellWatcher:
         if cell is not None and cell.opened is not None and cell.request is not None:
             if ending.record is None:
                 status, error = ending_of(result)
-                ending.record = session.recorder.close(cell.opened, status, error)
+                record = session.recorder.close(cell.opened, status, error)
+                ending.record = self._with_interrupt(record)
             if not ending.kept:
                 session.finish_cell(ending.record, cell.request)
                 ending.kept = True
@@ -249,17 +250,20 @@ class CellWatcher:
             ending.told = True
             session.tell_subscribers()
 
+    def _with_interrupt(self, record: CellRecord) -> CellRecord:
+        """Says in a record of a cell that ended well that nbmem's part of it was interrupted."""
+        if not self._session.troubles.interrupted or record.status != "ok":
+            return record
+        return replace(record, status="interrupted", error="KeyboardInterrupt")
+
     def _mark_interrupted(self, ending: EndingCell) -> None:
-        """Says in the record that the interrupt came to nbmem's part of the cell."""
+        """Says the same of a record that was kept already, and what was dropped."""
         record = ending.record
-        if record is None:
-            return
-        notes = record.notes
-        if all(note.code != INTERRUPTED for note in notes):
-            notes = (*notes, interrupted_note("show the report"))
-        if record.status == "ok":
-            record = replace(record, status="interrupted", error="KeyboardInterrupt")
-        self._session.keep(replace(record, notes=notes), tell=False)
+        if record is not None:
+            if all(note.code != INTERRUPTED for note in record.notes):
+                note = interrupted_note("show the report")
+                record = replace(record, notes=(*record.notes, note))
+            self._session.keep(self._with_interrupt(record), tell=False)
 
     def _release(self, cell: RunningCell | None, result: Any) -> None:
         """Lets go of what ran out of memory in the cell, if the user wishes."""

@@ -76,6 +76,7 @@ def test_a_stopped_cell_says_so_and_keeps_the_record_that_it_has(notebook, monke
     assert ("interrupted", "KeyboardInterrupt") == (record.status, record.error)
     (note,) = (note for note in record.notes if note.code == "interrupted")
     assert note.sentence.startswith("Interrupted before nbmem could ")
+    assert "interrupted" in notebook.reports[-1]
     if where == "close":
         assert 100 == record.devices["cpu"].delta
     monkeypatch.undo()
