@@ -1,4 +1,13 @@
-"""Everything nbmem raises, under one base class; each message says what to do next."""
+"""Everything nbmem raises, under one base class; each message says what to do next.
+
+What torch raises in a call that nbmem stands in for goes on as if nbmem were not there.
+"""
+
+from types import TracebackType
+from typing import Any
+
+_traceback_of: Any = vars(BaseException)["__traceback__"]
+"""A class of the user's may have its own under this name."""
 
 
 class NbmemError(Exception):
@@ -23,3 +32,13 @@ class ScopeError(NbmemError):
 
 class NbmemWarning(UserWarning):
     """Something that was asked of nbmem does not work as asked; nothing else is affected."""
+
+
+def hide_frame(error: BaseException) -> None:
+    """Takes the frame that caught an error off its traceback, before a bare `raise`.
+
+    The traceback then ends where it does without nbmem, and keeps no operand by this frame.
+    """
+    trace: TracebackType | None = _traceback_of.__get__(error)
+    if trace is not None:
+        _traceback_of.__set__(error, trace.tb_next)

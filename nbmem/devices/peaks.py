@@ -89,8 +89,14 @@ class PeakOwner:
         self.lock = threading.RLock()
 
     def open(self, counter: PeakCounter) -> PeakWindow:
-        """Returns a window that starts at the bytes allocated now. Never raises."""
+        """Returns a window that starts at the bytes allocated now."""
         window = PeakWindow(self, counter)
+        self.begin(window)
+        return window
+
+    def begin(self, window: PeakWindow) -> None:
+        """Opens a window that was made a moment ago. Raises nothing but an interrupt."""
+        counter = window.counter
         with self.lock:
             try:
                 window.start = start = sample_of(counter)
@@ -101,7 +107,6 @@ class PeakOwner:
             except Exception as error:
                 window.note = reading_failed(counter.device, "peak", error)
             self._windows.setdefault(counter.device, []).append(window)
-        return window
 
     def _reset(self, counter: PeakCounter) -> None:
         for view in self._views:
@@ -113,13 +118,13 @@ class PeakOwner:
             window.raise_to(peak)
 
     def close(self, window: PeakWindow) -> None:
-        """Ends a window at the bytes allocated now. Never raises."""
+        """Ends a window at the bytes allocated now. Raises nothing but an interrupt."""
         with self.lock:
             window.end = self.fold(window.counter)
-            window.closed = True
             windows = self._windows.get(window.counter.device, [])
             if window in windows:
                 windows.remove(window)
+            window.closed = True  # last: after an interrupt it is closed once more
 
     def fold(self, counter: PeakCounter) -> Sample | None:
         """Takes the counter's peak into all its open windows; a failure becomes their note.

@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
+from nbmem.errors import hide_frame
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
@@ -41,9 +43,13 @@ class EntryPoint:
 
         @wraps(original)
         def ours(*args: Any, **kwargs: Any) -> Any:
-            if active[0] and not kwargs:
-                return answer(*args)
-            return original(*args, **kwargs)
+            try:
+                if active[0] and not kwargs:
+                    return answer(*args)
+                return original(*args, **kwargs)
+            except BaseException as error:
+                hide_frame(error)
+                raise
 
         self._ours = ours
         setattr(self._module, self._name, ours)

@@ -226,7 +226,17 @@ class GraphWalk:
         self._refused.add(id(tensor))
 
     def walk(self) -> None:
-        """Visits every node reachable from where it was told to begin."""
+        """Visits every node reachable from where it was told to begin.
+
+        What was read is safe to free also where an interrupt ends the walk.
+        """
+        try:
+            self._walk()
+        except BaseException:
+            self.make_safe()
+            raise
+
+    def _walk(self) -> None:
         objects, nodes, begin = self._objects, self.graph.nodes, self.begin_at_node
         while self._next < len(objects):
             index, self._next = self._next, self._next + 1

@@ -7,6 +7,7 @@ import os
 import platform
 import sys
 import weakref
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,6 +15,7 @@ import torch
 from nbmem.heap.graphs import MOST_NODES, Graph, GraphWalk
 from nbmem.heap.packed import MOST
 from nbmem.heap.storages import bare_torch, layout_of, read_storages
+from nbmem.heap.surroundings import undone_by_interrupt
 from nbmem.records import Note
 
 if TYPE_CHECKING:
@@ -67,6 +69,7 @@ class HeapScan:
         self.graph.clear()
 
 
+@undone_by_interrupt
 def scan_heap(table: StorageTable, *, first: Sequence[Any] = ()) -> HeapScan:
     """Returns every live tensor and what autograd graphs keep, their storages entered into `table`.
 
@@ -221,25 +224,25 @@ class _Scanner:
 
     def _follow_graphs(self) -> None:
         walk = self._walk
-        for tensor in self._roots:
-            walk.begin_at(tensor)
-        walk.walk()
-        for _, _, tensor in walk.graph.saved():
-            self._enter(tensor)
-            if id(tensor) not in self._seen:
-                self._remember(tensor)
-        self._unsafe = not walk.make_safe()
+        try:
+            for tensor in self._roots:
+                walk.begin_at(tensor)
+            walk.walk()
+            for _, _, tensor in walk.graph.saved():
+                self._enter(tensor)
+                if id(tensor) not in self._seen:
+                    self._remember(tensor)
+            self._unsafe = not walk.make_safe()
+        except BaseException:  # what was read must be safe to free, however little it is
+            walk.make_safe()
+            raise
 
     def _remember(self, tensor: torch.Tensor) -> None:
         """Marks a tensor that has a Python object only because this scan looked at it."""
         looked_up, key = self._table.looked_up, id(tensor)
-        if key in looked_up:
-            return
-
-        def forget(_: object) -> None:
-            looked_up.pop(key, None)
-
-        looked_up[key] = weakref.ref(tensor, forget)
+        if key not in looked_up:
+            # Without a line of Python in the callback, in which an interrupt would be lost.
+            looked_up[key] = weakref.ref(tensor, partial(looked_up.pop, key))
 
     def _notes(self) -> list[Note]:
         walk, notes = self._walk, []

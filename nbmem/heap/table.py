@@ -34,7 +34,7 @@ class StorageRef(weakref.ref[torch.UntypedStorage]):
     address: int
     """Of the C++ storage; used again by a later storage once this one is dead."""
     bytes: int
-    """`storage.nbytes()` when the table last saw it."""
+    """`storage.nbytes()` when the table last saw it; 0 once its death was entered."""
     serial: int
     """Number given by the table, in the order of first sight; never reused."""
     total: DeviceTotal
@@ -77,7 +77,9 @@ class StorageTable:
     is used again is never mistaken for the storage that had it before.
 
     No lock is taken, since a lock that is held while the collector runs a user's finalizer can
-    deadlock: totals change in single steps with no call in between, which the GIL makes atomic.
+    deadlock: totals change in single steps with no call in between, which the GIL makes atomic. An
+    entry's bytes change in the same step, so that an interrupt between two lines leaves sums that
+    are right, and whoever notes the storage again goes on from there.
     """
 
     def __init__(self) -> None:
@@ -138,6 +140,13 @@ class StorageTable:
         total = self._totals.get(device)
         return total.peak if total else 0
 
+    def mend(self) -> None:
+        """Finds deaths that an interrupt kept from being entered."""
+        self._drain()
+        for entry in list(self._entries.values()):
+            if entry() is None:
+                self._settle(entry)
+
     def glance(self, device: str) -> tuple[int, int]:
         """Returns (`bytes_on`, `peak_on`) for a thread that only looks: nothing is drained.
 
@@ -160,13 +169,20 @@ class StorageTable:
         """Returns a window that counts, from now on, what becomes of the storages known now."""
         self._drain()
         window = TableWindow(self)
-        self._set_windows((*self._windows, window))
+        self.add_window(window)
         return window
+
+    def add_window(self, window: TableWindow) -> None:
+        """Opens a window that was made a moment ago."""
+        self._drain()
+        window.first_serial = self.next_serial
+        self._set_windows((*self._windows, window))
 
     def _close_window(self, window: TableWindow) -> None:
         self._drain()
         if window.end_serial is None:
             window.end_serial = self.next_serial
+        if window in self._windows:
             self._set_windows(tuple(other for other in self._windows if other is not window))
 
     def _set_windows(self, windows: tuple[TableWindow, ...]) -> None:
@@ -187,17 +203,19 @@ class StorageTable:
             return None
         entry = StorageRef(storage, self._bury)
         entry.address = address = storage._cdata
-        entry.bytes = size = storage.nbytes()
+        entry.bytes = 0
         entry.total = total
         entry.serial = self.next_serial  # for a reader on another thread; the right one comes below
+        size = storage.nbytes()
         known = self._entries.setdefault(address, entry)
         if known is not entry and not self._take_over(known, entry, storage):
             return known
-        entry.serial = serial = self.next_serial
-        self.next_serial = serial + 1
-        total.current = current = total.current + size
-        if current > total.peak:
-            total.peak = current
+        serial = self.next_serial
+        entry.serial, self.next_serial = serial, serial + 1
+        current, peak = total.current + size, total.peak
+        if current > peak:
+            peak = current
+        entry.bytes, total.current, total.peak = size, current, peak
         return entry
 
     def _take_over(
@@ -210,6 +228,7 @@ class StorageTable:
         """
         if known() is storage:
             return False
+        self._settle(known)
         self._entries[entry.address] = entry
         return True
 
@@ -222,33 +241,37 @@ class StorageTable:
 
     def _resize(self, entry: StorageRef, size: int) -> None:
         grown = size - entry.bytes
-        entry.bytes = size
         total = entry.total
-        total.current = current = total.current + grown
-        if current > total.peak:
-            total.peak = current
+        current, peak = total.current + grown, total.peak
+        if current > peak:
+            peak = current
+        entry.bytes, total.current, total.peak = size, current, peak
         for window in self._windows:
             if entry.serial < window.first_serial:
                 window.resized[total.device] = window.resized.get(total.device, 0) + grown
 
     def _drain(self) -> None:
-        dead, entries = self._dead, self._entries
+        dead = self._dead
         while dead:
             try:
-                entry = dead.popleft()
+                self._settle(dead.popleft())
             except IndexError:  # another thread took the last one
                 return
-            if entry.address in entries and entries[entry.address] is entry:
-                del entries[entry.address]
-            entry.total.current -= entry.bytes
-            if entry.serial < self._older_than:
-                self._count_freed(entry)
 
-    def _count_freed(self, entry: StorageRef) -> None:
+    def _settle(self, entry: StorageRef) -> None:
+        """Takes a dead storage's bytes off, whoever has begun to: each byte goes once."""
+        entries, total, size = self._entries, entry.total, entry.bytes
+        entry.bytes, total.current = 0, total.current - size
+        if size and entry.serial < self._older_than:
+            self._count_freed(entry, size)
+        if entry.address in entries and entries[entry.address] is entry:
+            del entries[entry.address]
+
+    def _count_freed(self, entry: StorageRef, size: int) -> None:
         device = entry.total.device
         for window in self._windows:
             if entry.serial < window.first_serial:
-                window.freed[device] = window.freed.get(device, 0) + entry.bytes
+                window.freed[device] = window.freed.get(device, 0) + size
 
 
 def _serial(entry: StorageRef) -> int:

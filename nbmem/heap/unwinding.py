@@ -18,6 +18,7 @@ import ctypes
 import sys
 from collections import deque
 from functools import partial
+from itertools import chain, starmap
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -27,19 +28,18 @@ BAND = 1_000
 """Operations that may be freed in one recursion: some 200 KiB of stack."""
 KEY = "nbmem"
 
-_waiting: deque[list[Any]] = deque()
-
-
-def _free_waiting(_: object) -> int:
-    while _waiting:
-        _waiting.popleft()
-    return 0
+_waiting: deque[Any] = deque()
 
 
 def _make_asker() -> Callable[[], object] | None:
-    """Returns the call after which the interpreter soon runs `_free_waiting`, between two steps."""
+    """Returns the call after which the interpreter soon empties `_waiting`, between two steps.
+
+    It and `Breaker` run no line of Python: an interrupt that waited for the end of a long freeing
+    would be raised in that line, where nobody can catch it, and be lost.
+    """
     try:
-        entry = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(_free_waiting)
+        empty = partial(_waiting.__init__, ())  # type: ignore[misc]
+        entry = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(empty)
         return partial(ctypes.pythonapi.Py_AddPendingCall, entry, None)
     except (AttributeError, OSError):  # an interpreter that is not CPython
         return None
@@ -48,23 +48,27 @@ def _make_asker() -> Callable[[], object] | None:
 _ask_to_free = _make_asker()
 
 
-class Breaker:
-    """Holds the ends of the edges that lead from its node into earlier bands."""
+class Breaker(partial[Any]):
+    """Holds the ends of the edges that lead from its node into earlier bands.
+
+    When it is freed it calls itself, which hands the ends over and asks for them to be freed. All
+    that takes is bound in it: at the interpreter's end this module's names are gone before the
+    last node.
+    """
 
     __slots__ = ("ends",)
 
-    def __init__(self) -> None:
-        self.ends: list[Any] = []
+    ends: list[Any]
 
-    def __del__(
-        self,
-        hand_over: Callable[[list[Any]], None] = _waiting.append,
-        ask: Callable[[], object] | None = _ask_to_free,
-    ) -> None:
-        # Bound above: at the interpreter's end this module's names are gone before the last node.
-        hand_over(self.ends)
-        if ask is not None:
-            ask()
+    def __new__(cls) -> Breaker:
+        """Returns a breaker without ends."""
+        ends: list[Any] = []
+        asked = starmap(_ask_to_free, ((),)) if _ask_to_free is not None else ()
+        made = super().__new__(cls, _waiting.extend, chain((ends,), asked))
+        made.ends = ends
+        return made
+
+    __del__ = partial.__call__
 
 
 def can_break() -> bool:

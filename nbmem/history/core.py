@@ -34,7 +34,8 @@ class History:
     def __init__(self, limit: int = 1000) -> None:
         self._limit = limit
         self._records: dict[int, CellRecord] = {}
-        self._lock = threading.Lock()
+        self.lock = threading.RLock()
+        """Held while records are read or changed."""
         self._autosave: Autosave | None = None
         self._load_notes: tuple[Note, ...] = ()
 
@@ -42,17 +43,17 @@ class History:
 
     def records(self) -> tuple[CellRecord, ...]:
         """Returns all records in the order in which they began; a block comes after its cell."""
-        with self._lock:
+        with self.lock:
             return tuple(sorted(self._records.values(), key=_serial))
 
     def last(self) -> CellRecord | None:
         """Returns the record that ended last; None where there is none."""
-        with self._lock:
+        with self.lock:
             return next(reversed(self._records.values()), None)
 
     def get(self, serial: int) -> CellRecord | None:
         """Returns the record with this serial; None where it is gone or was never there."""
-        with self._lock:
+        with self.lock:
             return self._records.get(serial)
 
     def __len__(self) -> int:
@@ -67,7 +68,7 @@ class History:
     @property
     def next_serial(self) -> int:
         """A serial above all that are kept."""
-        with self._lock:
+        with self.lock:
             return max(0, *self._records) + 1 if self._records else 1
 
     @property
@@ -86,7 +87,7 @@ class History:
     def put(self, record: CellRecord) -> None:
         """Adds `record`, in place of an earlier state with the same serial if there is one."""
         small = trim(record)
-        with self._lock:
+        with self.lock:
             again = record.serial in self._records
             self._records[record.serial] = small
             self._drop_oldest()
@@ -98,7 +99,7 @@ class History:
 
     def set_limit(self, limit: int) -> None:
         """Keeps at most `limit` records from now on."""
-        with self._lock:
+        with self.lock:
             self._limit = limit
             self._drop_oldest()
 
@@ -136,7 +137,7 @@ class History:
             HistoryFileError: it is missing, broken, newer or no history; nothing changed.
         """
         sessions, torn = read_history(resolve(path))
-        with self._lock:
+        with self.lock:
             added = self._add_past(sessions)
         self._load_notes = (_torn(torn),) if torn else ()
         return added

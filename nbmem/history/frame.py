@@ -48,6 +48,7 @@ _COLUMNS = (
     "parent",
     "device",
     *_BYTES,
+    "look_seconds",
 )
 
 
@@ -65,7 +66,8 @@ def to_frame(records: Sequence[CellRecord]) -> pd.DataFrame:
         ) from None
     frame = pd.DataFrame([row for record in records for row in _rows(record)], columns=_COLUMNS)
     frame["started_at"] = pd.to_datetime(frame["started_at"], unit="s", utc=True)
-    frame["seconds"] = frame["seconds"].astype("float64")
+    for column in ("seconds", "look_seconds"):
+        frame[column] = frame[column].astype("float64")
     return frame.astype(dict.fromkeys([*_BYTES, *_COUNTS], "Int64"))
 
 
@@ -83,6 +85,7 @@ def _rows(record: CellRecord) -> list[dict[str, Any]]:
         "error": record.error,
         "steps": None if record.steps is None else record.steps.count,
         "parent": record.parent,
+        "look_seconds": record.look_seconds,
     }
     if not record.devices:
         return [cell]

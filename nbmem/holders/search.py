@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from nbmem.heap.storages import bare_torch, outside_transforms
+from nbmem.heap.surroundings import undone_by_interrupt
 from nbmem.holders.beginnings import Beginnings
 from nbmem.holders.edges import label_edges
 from nbmem.holders.found import Edge, Found
@@ -45,6 +46,7 @@ MOST_OBJECTS = 100_000
 """Objects that one search looks up the holders of."""
 
 
+@undone_by_interrupt
 def search_holders(
     targets: Sequence[Any],
     *,

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from nbmem.heap.storages import bare_torch
+from nbmem.heap.surroundings import undone_by_interrupt
 from nbmem.records import Chain, Holders
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ class Web:
         return self.points.get(cut, [])
 
 
+@undone_by_interrupt
 def open_web(
     table: StorageTable,
     names: Mapping[str, object],

@@ -13,6 +13,7 @@ import torch
 
 from nbmem.heap import HeapScan, StorageTable, scan_heap
 from nbmem.heap.storages import bare_torch, begins_graph
+from nbmem.heap.surroundings import undone_by_interrupt
 from nbmem.inventory.again import NameMark, mark_scan, recall, remember
 from nbmem.inventory.gradients import reach_gradients
 from nbmem.inventory.join import Join, OriginOf
@@ -27,6 +28,7 @@ def no_origin(_serial: int) -> tuple[None, None, None]:
     return None, None, None
 
 
+@undone_by_interrupt
 def take_inventory(
     table: StorageTable,
     namespace: Mapping[str, object],

@@ -77,6 +77,7 @@ def gpumem(line: str) -> None:
             print(parser.help_text())
         else:
             command(session, options)
+    session.troubles.pass_on()
     for note in notes:
         print(note.sentence)
 

@@ -79,6 +79,9 @@ class Acts:
             yield
         except Exception as error:
             self.say(words.trouble_sentence(what, error))
+        except KeyboardInterrupt:  # what is shown stays as it was
+            self.say(f"{what} was interrupted.")
+            raise
 
     def _wait(self, sentence: str) -> None:
         self.say(sentence)

@@ -141,6 +141,9 @@ class LeakPage:
             yield
         except Exception as error:
             self.say(trouble_sentence(what, error))
+        except KeyboardInterrupt:  # what is shown stays as it was
+            self.say(f"{what} was interrupted.")
+            raise
 
     def _wait(self, sentence: str) -> None:
         self.say(sentence)

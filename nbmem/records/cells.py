@@ -133,6 +133,10 @@ class CellRecord:
     listed."""
     oom: OutOfMemory | None = None
     """What the error says of the memory that ran out; present where the status is `oom`."""
+    look_seconds: float | None = None
+    """What nbmem's looks before and after the user's code took, which `seconds` leaves out; of all
+    runs together where there are `steps`. Following the operations in between is in `seconds`.
+    None in records of a version that did not tell."""
 
 
 @dataclass(frozen=True, slots=True)

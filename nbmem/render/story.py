@@ -25,6 +25,12 @@ if TYPE_CHECKING:
 _HOST = "host"
 _QUIET = 0.01
 """A peak this share above the start is as at the start."""
+_LONG_LOOK = 0.2
+"""Seconds of nbmem's own from which on each cell says so …"""
+_SHARE_OF_CELL = 0.2
+"""… and this share of the cell's, …"""
+_UNFELT = 0.05
+"""… but for so few that nobody felt them: else every cell of a millisecond would speak of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +121,17 @@ def _heading(record: CellRecord, devices: list[DeviceDelta]) -> tuple[str, ...]:
     steps = format_count(record.steps.count, "run") if record.steps is not None else ""
     seconds = record.seconds if record.steps is None else record.steps.seconds
     device = devices[0].device if len(devices) == 1 else ""
-    facts = (status_words(record), runs, steps, format_seconds(seconds), clean(device))
+    took = format_seconds(seconds)
+    facts = (status_words(record), runs, steps, took, _price(record, seconds), clean(device))
     return tuple(fact for fact in facts if fact)
+
+
+def _price(record: CellRecord, seconds: float) -> str:
+    """Returns what nbmem's looks took, where somebody waited for them: `+ 0.3 s by nbmem`."""
+    looks = record.look_seconds or 0.0
+    if looks > _LONG_LOOK or (looks > _SHARE_OF_CELL * seconds and looks > _UNFELT):
+        return f"+ {format_seconds(looks)} by nbmem"
+    return ""
 
 
 def _worth_telling(devices: tuple[DeviceStory, ...]) -> tuple[DeviceStory, ...]:

@@ -25,6 +25,9 @@ Result = TypeVar("Result")
 _SCAN_SHARE = 0.05
 """Share of a loop's time that scans of the heap at its blocks' starts may take."""
 
+_TRIES = 3
+"""How often the end of a block is begun again after interrupts: each time it goes on."""
+
 AGGREGATED = Note(
     field="created",
     code="aggregated",
@@ -48,7 +51,6 @@ class _Runs:
 
     serial: int | None = None
     record: CellRecord | None = None
-    open_count: int = 0
     started: float = field(default_factory=time.perf_counter)
     scanning: float = 0.0
 
@@ -65,10 +67,19 @@ class Block:
         self._record: CellRecord | None = None
 
     def __enter__(self) -> Block:
-        self._opened = self._session.blocks.open(
-            self._site, self._device, self._place, scan=self._scan
-        )
+        troubles, blocks = self._session.troubles, self._session.blocks
+        try:
+            blocks.open(self._site, self._device, self._place, scan=self._scan, hold=self._hold)
+        except KeyboardInterrupt:
+            troubles.interrupt()
+        if troubles.interrupted:
+            opened, self._opened = self._opened, None
+            blocks.abandon(opened)
+        troubles.pass_on()
         return self
+
+    def _hold(self, opened: OpenRecord) -> None:
+        self._opened = opened
 
     def __call__(self, function: Callable[Params, Result]) -> Callable[Params, Result]:
         """Returns `function` with each of its calls measured: `@nbmem.measure("step")`."""
@@ -87,10 +98,23 @@ class Block:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._opened is not None:
-            opened, self._opened = self._opened, None
+        troubles = self._session.troubles
+        for _ in range(_TRIES):
+            try:
+                self._close(kind, error)
+                break
+            except KeyboardInterrupt:
+                troubles.interrupt()
+        if troubles.interrupted:
+            self._session.mend()
+        troubles.pass_on()
+
+    def _close(self, kind: type[BaseException] | None, error: BaseException | None) -> None:
+        opened = self._opened
+        if opened is not None:
             ending = Ending("ok") if kind is None else failure_of(kind, error)
             self._record = self._session.blocks.close(self._site, opened, ending)
+            self._opened = None
 
     @property
     def record(self) -> CellRecord:
@@ -130,28 +154,60 @@ class Blocks:
         site = replace(site, parent=outer.serial if outer else None)
         return Block(self._session, site, device, place, scan=scan)
 
-    def open(self, site: _Site, device: str | None, place: Place, *, scan: bool) -> OpenRecord:
-        """Opens a run; from the second one on, a scan is made only where time allows."""
+    def open(
+        self,
+        site: _Site,
+        device: str | None,
+        place: Place,
+        *,
+        scan: bool,
+        hold: Callable[[OpenRecord], None],
+    ) -> None:
+        """Opens a run; from the second one on, a scan is made only where time allows.
+
+        Args:
+            site: the `with` statement.
+            device: see `Scopes.open`.
+            place: where the block's lines are read.
+            scan: list what is alive at the start and the end.
+            hold: takes the record before anything is measured, so that `abandon` can follow.
+        """
         runs = self._sites.setdefault(site, _Runs())
-        again = runs.record is not None or runs.open_count > 0
+        again = runs.record is not None or any(o.serial == runs.serial for o in self._open)
+
+        def enter(opened: OpenRecord) -> None:
+            hold(opened)
+            opened.scan = opened.scan and not again
+            self._open.append(opened)
+            runs.serial = opened.serial
+
         scan = scan and not (again and _too_often(runs))
         started = time.perf_counter()
         heading = self._heading(site, place)
-        opened = self._session.recorder.open(heading, device, scan=scan, serial=runs.serial)
+        self._session.recorder.open(heading, device, scan=scan, serial=runs.serial, hold=enter)
         runs.scanning += time.perf_counter() - started
-        opened.scan = opened.scan and not again
-        runs.serial, runs.open_count = opened.serial, runs.open_count + 1
-        self._open.append(opened)
-        return opened
+
+    def abandon(self, opened: OpenRecord | None) -> None:
+        """Takes back what an interrupted `open` began; such a run is in no record."""
+        self._session.mend()
+        if opened is None:
+            return
+        self._session.recorder.abandon(opened)
+        if opened in self._open:
+            self._open.remove(opened)
 
     def close(self, site: _Site, opened: OpenRecord, ending: Ending) -> CellRecord:
         """Ends a run and folds it into the site's record."""
+        runs = self._sites.setdefault(site, _Runs(serial=opened.serial))
+        if not opened.folded:
+            record = self._session.recorder.close(opened, ending)
+            if record.status == "ok" and self._session.troubles.interrupted:
+                record = replace(record, status="interrupted", error="KeyboardInterrupt")
+            total = record if runs.record is None else _fold(runs.record, record)
+            runs.record, opened.folded = total, True
         if opened in self._open:
             self._open.remove(opened)
-        record = self._session.recorder.close(opened, ending)
-        runs = self._sites.setdefault(site, _Runs(serial=opened.serial, open_count=1))
-        runs.open_count -= 1
-        runs.record = record if runs.record is None else _fold(runs.record, record)
+        assert runs.record is not None
         self._session.keep(runs.record)
         return runs.record
 
@@ -202,6 +258,7 @@ def _fold(total: CellRecord, run: CellRecord) -> CellRecord:
         freed=_sum(total.freed, run.freed),
         resized=_sum(total.resized, run.resized),
         steps=steps,
+        look_seconds=(total.look_seconds or 0.0) + (run.look_seconds or 0.0),
         notes=tuple(dict.fromkeys([*total.notes, *run.notes, AGGREGATED])),
     )
 

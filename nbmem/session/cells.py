@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-import time
-from dataclasses import dataclass, field
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from nbmem.records import Note
@@ -13,47 +11,41 @@ from nbmem.session.endings import Ending, ending_of, error_of
 from nbmem.session.previous import free_previous, release_oom
 from nbmem.session.recorder import Heading, OpenRecord
 from nbmem.session.request import CellRequest
+from nbmem.session.running_cell import (
+    EndingCell,
+    RunningCell,
+    first_line,
+    identity,
+    only_asks,
+    same_cell,
+)
+from nbmem.session.stops import Stops
+from nbmem.session.troubles import INTERRUPTED, interrupted_note
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from nbmem.records import CellRecord
     from nbmem.session.core import Session
     from nbmem.tracking import Place
 
-_FIRST_LINE_LIMIT = 200
-
-
-@dataclass(slots=True)
-class RunningCell:
-    """One `pre_run_cell` that has not seen its `post_run_cell`; unrecorded ones count too."""
-
-    info: Any
-    number: int | None = None
-    """The n of its `[n]`; None where it is not stored."""
-    request: CellRequest | None = None
-    opened: OpenRecord | None = None
-    started: float = field(default_factory=time.perf_counter)
-
-    @property
-    def cell_id(self) -> str | None:
-        """The front end's id of the cell; None where it sends none."""
-        found: str | None = getattr(self.info, "cell_id", None)
-        return found
-
-    @property
-    def title(self) -> str:
-        """The label the user gave, else the first line of the cell."""
-        label = None if self.request is None else self.request.label
-        return label or _first_line(self.info.raw_cell)
+_TRIES = 3
+"""How often the end of a cell is begun again after interrupts: each time it goes on."""
 
 
 class CellWatcher:
-    """Between `pre_run_cell` and `post_run_cell`; nothing it does reaches the user's cell."""
+    """Between `pre_run_cell` and `post_run_cell`; nothing it does reaches the user's cell.
+
+    But an interrupt does, which the user sent: what nbmem does then is dropped. It may come at any
+    line, so each step can be done again.
+    """
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._running: list[RunningCell] = []
         self._listeners: list[Callable[[], None]] = []
+        self._stops = Stops()
+        self._ending: EndingCell | None = None
         self.last_count: int | None = None
         """Execution count of the last cell that ran to its end and did more than ask nbmem."""
 
@@ -82,23 +74,64 @@ class CellWatcher:
 
     def pre_run_cell(self, info: Any) -> None:
         """Opens a record where the cell asks for one or every cell is recorded."""
+        troubles = self._session.troubles
+        self._stops.disarm(self._session.shell)
+        if not self._running:
+            troubles.take_interrupt()  # of what was nobody's cell
         cell = RunningCell(info)
         self._running.append(cell)
-        troubles: list[Note] = []
-        with self._session.troubles.caught("say that a cell runs", troubles):
+        try:
+            with self._stops.listening():
+                self._begin(cell)
+        except KeyboardInterrupt:
+            troubles.interrupt()
+        except Exception:
+            cell.begun = True
+            raise
+        self._hand_on(cell)
+
+    def confirm_start(self, info: Any) -> None:
+        """Hands on an interrupt that came where `pre_run_cell` could not catch it."""
+        if not (self._running and self._running[-1].info is info):
+            self._running.append(RunningCell(info))
+        cell = self._running[-1]
+        if not cell.begun:
+            self._session.troubles.interrupt()
+            self._hand_on(cell)
+        cell.confirmed = True
+
+    def _begin(self, cell: RunningCell) -> None:
+        notes: list[Note] = []
+        troubles, info = self._session.troubles, cell.info
+        if self._session.cell_line.take_interrupt():
+            raise KeyboardInterrupt
+        with troubles.caught("say that a cell runs", notes):
             cell.number = self._session.execution_count(info)
             if len(self._running) == 1:
                 self._tell_listeners()
-        with self._session.troubles.caught("read the cell", troubles):
+        with troubles.caught("read the cell", notes):
             cell.request = self._request(info)
             if cell.request is not None:
-                cell.opened = self._open(cell, troubles)
+                self._open(cell, notes)
             else:
                 self._follow_rest(info)
         if cell.opened is not None:
-            cell.opened.notes.extend(troubles)
+            cell.opened.notes.extend(notes)
         if len(self._running) == 1:
             self._session.sampler.begin(cell)
+
+    def _hand_on(self, cell: RunningCell) -> None:
+        """Lets the cell begin; one whose beginning was interrupted raises that and does nothing."""
+        self._stops.give_back()
+        troubles = self._session.troubles
+        if troubles.interrupted:
+            self._session.mend()
+            if cell.opened is not None:
+                self._session.recorder.abandon(cell.opened)
+                cell.opened.notes.append(interrupted_note("start measuring"))
+            self._stops.interrupt_next(self._session.shell)
+            troubles.take_interrupt()
+        cell.begun = True
 
     def _tell_listeners(self) -> None:
         for listener in self._listeners.copy():
@@ -106,36 +139,105 @@ class CellWatcher:
 
     def post_run_cell(self, result: Any) -> None:
         """Closes the record of the cell that ended, keeps it and shows it if asked."""
-        notes: list[Note] = []
-        with self._session.troubles.caught("end the cell", notes):
-            self._end(result)
-        self._session.say(notes)
+        self._ending = EndingCell(result)
+        self._finish(self._ending)
 
-    def _end(self, result: Any) -> None:
-        cell = self._ended(result)
+    def confirm_end(self, result: Any) -> None:
+        """Hands on an interrupt that came where `post_run_cell` could not catch it."""
+        ending = self._ending
+        if ending is None or ending.result is not result:
+            ending = self._ending = EndingCell(result)
+        if not ending.over:
+            self._session.troubles.interrupt()
+            self._finish(ending)
+        self._ending = None
+
+    def _finish(self, ending: EndingCell) -> None:
+        session, troubles = self._session, self._session.troubles
+        for _ in range(_TRIES):
+            try:
+                with self._stops.listening():
+                    self._end_noting(ending)
+                break
+            except KeyboardInterrupt:
+                troubles.interrupt()
+            except Exception:
+                ending.over = True
+                raise
+        self._stops.give_back()
+        if troubles.interrupted:
+            session.mend()
+            self._mark_interrupted(ending)
+            self._stops.interrupt_ended(session.shell, ending.result)
+            troubles.take_interrupt()
+        ending.over = True
+
+    def _end_noting(self, ending: EndingCell) -> None:
+        with self._session.troubles.caught("end the cell", ending.notes):
+            self._end(ending)
+        if self._session.troubles.interrupted:
+            self._end(ending)  # what is left of it is short
+        notes, ending.notes = ending.notes, []
+        self._session.say(note for note in notes if note.code != INTERRUPTED)
+
+    def _end(self, ending: EndingCell) -> None:
+        session, result = self._session, ending.result
+        self._stops.disarm(session.shell)
+        if not ending.found:
+            ending.cell = self._ended(result)
+            ending.found = True
+        cell = ending.cell
+        if cell is not None:
+            if not cell.confirmed:
+                session.troubles.interrupt()
+            self._take_off(cell)
         if not self._running:
-            self._session.sampler.end()
-        ending = self._ending(cell, result)
-        self._release(cell, result, ending)
-        if cell is not None and not self._running and not _only_asks(cell.info.raw_cell):
+            session.sampler.end()
+        how = ending.how = ending.how or self._how(cell, result)
+        if not ending.released:
+            ending.released = True
+            self._release(cell, result, how)
+        if cell is not None and not self._running and not only_asks(cell.info.raw_cell):
             self.last_count = self.last_count if cell.number is None else cell.number
         if cell is not None and cell.opened is not None and cell.request is not None:
-            record = self._session.recorder.close(cell.opened, ending)
-            self._session.finish_cell(record, cell.request)
-        if not self._running:
-            self._session.tell_subscribers()
+            if ending.record is None:
+                record = session.recorder.close(cell.opened, how)
+                ending.record = self._with_interrupt(record)
+            if not ending.kept:
+                session.finish_cell(ending.record, cell.request)
+                ending.kept = True
+        if not self._running and not ending.told:
+            ending.told = True
+            session.tell_subscribers()
 
-    def _ending(self, cell: RunningCell | None, result: Any) -> Ending:
+    def _with_interrupt(self, record: CellRecord) -> CellRecord:
+        """Says in a record of a cell that ended well that nbmem's part of it was interrupted."""
+        if not self._session.troubles.interrupted or record.status != "ok":
+            return record
+        return replace(record, status="interrupted", error="KeyboardInterrupt")
+
+    def _mark_interrupted(self, ending: EndingCell) -> None:
+        """Says the same of a record that was kept already, and what was dropped."""
+        record = ending.record
+        if record is not None:
+            if all(note.code != INTERRUPTED for note in record.notes):
+                note = interrupted_note("show the report")
+                record = replace(record, notes=(*record.notes, note))
+            self._session.keep(self._with_interrupt(record), tell=False)
+
+    def _how(self, cell: RunningCell | None, result: Any) -> Ending:
         """Returns how a cell ended; its error is asked only where the answer is of use."""
         recorded = cell is not None and cell.opened is not None
         asked = recorded or self._session.settings.release_oom_traceback
         return ending_of(result) if asked else Ending("ok")
 
-    def _release(self, cell: RunningCell | None, result: Any, ending: Ending) -> None:
+    def _release(self, cell: RunningCell | None, result: Any, how: Ending) -> None:
         """Lets go of what ran out of memory in the cell, if the user wishes."""
         session, notes = self._session, list[Note]()
+        if session.troubles.interrupted:
+            return
         error = None if result is None else error_of(result)
-        if not session.settings.release_oom_traceback or ending.status != "oom" or error is None:
+        if not session.settings.release_oom_traceback or how.status != "oom" or error is None:
             return
         with session.troubles.caught("let go of what ran out of memory", notes):
             notes.append(release_oom(session, error))
@@ -172,9 +274,9 @@ class CellWatcher:
         outer = (cell for cell in self._running[:-1] if cell.opened is not None)
         return any(str(cell.info.raw_cell).endswith(raw_cell) for cell in outer)
 
-    def _open(self, cell: RunningCell, notes: list[Note]) -> OpenRecord:
+    def _open(self, cell: RunningCell, notes: list[Note]) -> None:
         request, session = cell.request or CellRequest(), self._session
-        outer, run = self.innermost, session.runs.begin(_identity(cell.info))
+        outer, run = self.innermost, session.runs.begin(identity(cell.info))
         shown = session.runs.swap_count(run, cell.number)
         if session.settings.free_previous_outputs and len(self._running) == 1:
             with session.troubles.caught("let go of what the run before left", notes):
@@ -184,7 +286,7 @@ class CellWatcher:
         with session.troubles.caught("find the lines of the cell", notes):
             place = self._place(cell.info)
         heading = Heading(
-            first_line=_first_line(cell.info.raw_cell),
+            first_line=first_line(cell.info.raw_cell),
             label=request.label,
             execution_count=cell.number,
             cell_id=cell.cell_id,
@@ -196,7 +298,14 @@ class CellWatcher:
         )
         scan = request.scan and session.settings.scan
         device = request.device or session.settings.device
-        return session.recorder.open(heading, None if device == "auto" else device, scan=scan)
+
+        def hold(opened: OpenRecord) -> None:
+            cell.opened = opened
+
+        if session.troubles.interrupted:
+            scan = False
+        where = None if device == "auto" else device
+        session.recorder.open(heading, where, scan=scan, hold=hold, since=cell.started)
 
     def _place(self, info: Any) -> Place | None:
         """Returns where the lines of the cell are read that is about to run."""
@@ -217,45 +326,19 @@ class CellWatcher:
             outer.heading.place.files.update(rest.files if rest else {})
 
     def _ended(self, result: Any) -> RunningCell | None:
-        """Takes off the cell that `result` speaks of; None where its start was never seen."""
+        """Returns the cell that `result` speaks of; None where its start was never seen."""
         if not self._running:
             return None
         if result is None:  # an await cell that Ctrl-C cancelled
-            return self._running.pop()
-        for index in range(len(self._running) - 1, -1, -1):
-            if _same_cell(self._running[index].info, result.info):
-                return self._take(index)
-        return None
+            return self._running[-1]
+        started = (cell for cell in reversed(self._running) if same_cell(cell.info, result.info))
+        return next(started, None)
 
-    def _take(self, index: int) -> RunningCell:
+    def _take_off(self, cell: RunningCell) -> None:
         """Takes off one cell, and closes what was left open inside it."""
-        for inner in reversed(self._running[index + 1 :]):
-            if inner.opened is not None:
-                self._session.keep(
-                    self._session.recorder.close(inner.opened, Ending("interrupted"))
-                )
-        cell = self._running[index]
-        del self._running[index:]
-        return cell
-
-
-def _only_asks(raw_cell: str) -> bool:
-    """Returns whether a cell does nothing but look through nbmem, which makes nothing older."""
-    lines = [line.strip() for line in raw_cell.splitlines() if line.strip()]
-    return all(line.startswith(("%gpumem", "%config NbMem", "#")) for line in lines)
-
-
-def _identity(info: Any) -> str:
-    cell_id: str | None = getattr(info, "cell_id", None)
-    return cell_id or hashlib.sha256(info.raw_cell.encode("utf-8", "replace")).hexdigest()
-
-
-def _same_cell(started: Any, ended: Any) -> bool:
-    # IPython hands over another object when the runner itself raised; the text is then all there is
-    return started is ended or started.raw_cell == ended.raw_cell
-
-
-def _first_line(raw_cell: str) -> str:
-    lines = [line.strip() for line in raw_cell.splitlines() if line.strip()]
-    code = [line for line in lines if not line.startswith("%%")]
-    return (code or lines or [""])[0][:_FIRST_LINE_LIMIT]
+        while cell in self._running:
+            inner = self._running[-1]
+            if inner is not cell and inner.opened is not None:
+                stopped = Ending("interrupted")
+                self._session.keep(self._session.recorder.close(inner.opened, stopped))
+            self._running.pop()

@@ -48,7 +48,8 @@ from nbmem.session.request import CellLine, CellRequest
 from nbmem.session.reruns import RunBook
 from nbmem.session.sampling import Sampler
 from nbmem.session.settings import read_settings
-from nbmem.session.troubles import Troubles
+from nbmem.session.stops import free_locks
+from nbmem.session.troubles import INTERRUPTED, Troubles
 from nbmem.tracking import CpuTracker
 from nbmem.units import Units
 
@@ -226,7 +227,7 @@ class Session:
             if not request.quiet:
                 self._show(record)
         if not request.quiet:
-            self.say(notes)
+            self.say(note for note in notes if note.code != INTERRUPTED)
 
     def _show(self, record: CellRecord) -> None:
         from IPython.display import display
@@ -307,6 +308,7 @@ class Session:
     def told(self, report: ReclaimReport) -> ReclaimReport:
         """Tells the panels that an act is done; returns its report."""
         self.tell_subscribers()
+        self.troubles.pass_on()
         return report
 
     # Others that want to know.
@@ -337,8 +339,8 @@ class Session:
         self.shell = shell
         self.settings.parent = shell
         shell.input_transformer_manager.cleanup_transforms.append(self.cell_line)
-        shell.events.register("pre_run_cell", self.watcher.pre_run_cell)
-        shell.events.register("post_run_cell", self.watcher.post_run_cell)
+        for event, callback in self._callbacks():
+            shell.events.register(event, callback)
         shell.configurables.append(self.settings)
 
     def close(self) -> None:
@@ -356,14 +358,28 @@ class Session:
         self.tell_subscribers()
         self._subscribers.clear()
 
+    def _callbacks(self) -> tuple[tuple[str, Callable[[Any], None]], ...]:
+        """Returns what IPython calls and when; those that confirm come right after."""
+        watcher = self.watcher
+        return (
+            ("pre_run_cell", watcher.pre_run_cell),
+            ("pre_run_cell", watcher.confirm_start),
+            ("post_run_cell", watcher.post_run_cell),
+            ("post_run_cell", watcher.confirm_end),
+        )
+
+    def mend(self) -> None:
+        """Puts right what an interrupt may have left half done outside of open records."""
+        free_locks(self._devices.peaks.lock, self.sampler.lock, self.history.lock)
+        self.table.mend()
+
     def past(self) -> Past:
         """Returns what the next session goes on with."""
         return Past(self.history, self.table, self.origins, self.runs, self.lot)
 
     def _detach(self, shell: InteractiveShell) -> None:
-        events, watcher = shell.events, self.watcher
-        for event in ("pre_run_cell", "post_run_cell"):
-            callback = getattr(watcher, event)
+        events = shell.events
+        for event, callback in self._callbacks():
             if callback in events.callbacks[event]:
                 events.unregister(event, callback)
         manager = shell.input_transformer_manager

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from nbmem.tracking import AllocationLines, Place
 
 _WELL = Ending("ok")
+_TRIES = 3
+"""How often what must be done is begun again after interrupts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,7 @@ class Heading:
         return 1 if self.own_run is None else self.own_run.run
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class OpenRecord:
     """A cell or block that is being measured."""
 
@@ -65,10 +67,16 @@ class OpenRecord:
     notes: list[Note] = field(default_factory=list)
     origins: dict[tuple[str, int | None], Origin] = field(default_factory=dict)
     """By name pattern and line: storages that are alike in both share one."""
+    looked: float = 0.0
+    """Seconds that nbmem took before the user's code began."""
+    ended: float | None = None
+    """When the user's code ended; None until then."""
+    folded: bool = False
+    """The run of a block is part of its record."""
 
 
 class Recorder:
-    """Opens scopes, closes them, and makes records of what they saw. Never raises."""
+    """Opens scopes, closes them, and makes records of what they saw. Raises interrupts only."""
 
     def __init__(
         self,
@@ -89,22 +97,54 @@ class Recorder:
         self._serials = itertools.count(first_serial)
 
     def open(
-        self, heading: Heading, device: str | None, *, scan: bool, serial: int | None = None
+        self,
+        heading: Heading,
+        device: str | None,
+        *,
+        scan: bool,
+        serial: int | None = None,
+        hold: Callable[[OpenRecord], None] | None = None,
+        since: float | None = None,
     ) -> OpenRecord:
-        """Returns a record whose scope is open; the clock starts when all else is ready."""
+        """Returns a record whose scope is open; the clock starts when all else is ready.
+
+        Args:
+            heading: what is known before.
+            device: see `Scopes.open`.
+            scan: list what is alive at the start and the end.
+            serial: of the record; None takes the next one.
+            hold: takes the record before anything is measured, so that `abandon` can follow.
+            since: when nbmem began to look; None: now.
+        """
+        begun = perf_counter() if since is None else since
         if serial is None:
             serial = next(self._serials)
         opened = OpenRecord(serial, heading, scan, time(), perf_counter())
+        if hold is not None:
+            hold(opened)
         with self._troubles.caught("start measuring", opened.notes):
-            opened.scope = self._scopes.open(device, scan=scan)
+            self._scopes.open(device, scan=scan, hold=lambda scope: _hold(opened, scope))
             if heading.place is not None:
                 self._lines.follow(heading.place)
         opened.started = perf_counter()
+        opened.looked = opened.started - begun
         return opened
 
+    def abandon(self, opened: OpenRecord) -> None:
+        """Takes back what `open` began, wherever an interrupt ended it; nothing is measured."""
+        if opened.scope is not None:
+            opened.scope.abandon()
+            opened.scope = None
+        if opened.heading.place is not None:
+            self._lines.leave(opened.heading.place)
+
     def close(self, opened: OpenRecord, ending: Ending = _WELL) -> CellRecord:
-        """Returns the record; `ending` says how the user's code ended."""
-        seconds = perf_counter() - opened.started
+        """Returns the record; `ending` says how the user's code ended.
+
+        After an interrupt it can be called again: what was not read until then is left out.
+        """
+        if opened.ended is None:
+            opened.ended = perf_counter()
         notes = opened.notes
         notes.extend(ending.notes)
         inventory, outcome = self._read(opened)
@@ -125,7 +165,7 @@ class Recorder:
             first_line=head.first_line,
             run=head.run,
             started_at=opened.started_at,
-            seconds=seconds,
+            seconds=opened.ended - opened.started,
             status=ending.status,
             error=ending.error,
             devices=deltas,
@@ -137,6 +177,7 @@ class Recorder:
             trend=trend,
             alive=alive_by_category(inventory.storages) if inventory else {},
             oom=ending.oom,
+            look_seconds=opened.looked + perf_counter() - opened.ended,
         )
 
     def _read(self, opened: OpenRecord) -> tuple[Inventory | None, ScopeResult | None]:
@@ -146,11 +187,14 @@ class Recorder:
             return None, None
         with caught("read the peak", opened.notes):
             scope.stop()
-        if opened.scan:
+        if opened.scan and not self._troubles.interrupted:
             with caught("list what the cell left", opened.notes):
                 inventory = self._take_inventory()
-        with caught("read the counters", opened.notes):
-            outcome = scope.close()
+        for _ in range(_TRIES):
+            with caught("read the counters", opened.notes):
+                outcome = scope.close()
+            if not self._troubles.interrupted:
+                break
         return inventory, outcome
 
     def _created(
@@ -200,6 +244,10 @@ def alive_by_category(storages: Iterable[StorageRecord]) -> dict[str, dict[str, 
         device: {category: size for category, size in of_device.items() if size}
         for device, of_device in sums.items()
     }
+
+
+def _hold(opened: OpenRecord, scope: Scope) -> None:
+    opened.scope = scope
 
 
 def _deltas(outcome: ScopeResult | None) -> dict[str, DeviceDelta]:

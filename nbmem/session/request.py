@@ -112,6 +112,7 @@ class CellLine:
 
     def __init__(self, check_device: CheckDevice | None = None) -> None:
         self._check_device = check_device
+        self._interrupted = False
 
     def find(self, raw_cell: str) -> CellRequest | None:
         """Returns what the cell asks for; None where it asks nothing, or wrongly.
@@ -133,13 +134,28 @@ class CellLine:
         """Returns the cell without its leading `%%gpumem` line; line numbers stay as they are.
 
         Before another cell magic the line goes (that magic must come first); before code it
-        becomes a comment. A line that can't be read stays.
+        becomes a comment. A line that can't be read stays. An interrupt waits for the cell's
+        beginning: raised in here, it would leave the kernel without an answer.
         """
+        try:
+            return self._without_line(lines)
+        except KeyboardInterrupt:
+            self._interrupted = True
+            return self._without_line(lines)
+
+    def take_interrupt(self) -> bool:
+        """Returns whether an interrupt came while a cell was being read."""
+        taken, self._interrupted = self._interrupted, False
+        return taken
+
+    def _without_line(self, lines: list[str]) -> list[str]:
         match = _LINE.match(lines[0]) if lines else None
         if match is None or self._parsed(match["options"]) is None:
             return lines
         rest = lines[1:]
-        return self(rest) if rest and rest[0].startswith("%%") else ["# " + lines[0], *rest]
+        if rest and rest[0].startswith("%%"):
+            return self._without_line(rest)
+        return ["# " + lines[0], *rest]
 
     def _parsed(self, options: str) -> CellRequest | None:
         try:

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from nbmem.devices import DeviceReader, Devices, Glance
     from nbmem.records import Note
     from nbmem.scopes import Scopes
-    from nbmem.session.cells import RunningCell
     from nbmem.session.core import Session
+    from nbmem.session.running_cell import RunningCell
 
     Listener = Callable[[LiveReading], None]
 
@@ -63,21 +63,21 @@ class Sampler:
         self._run: _Run | None = None
         self._closed = False
         # Readings and what is told of them come one after another: none follows the last one.
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
 
     def subscribe(self, callback: Listener) -> Callable[[], None]:
         """Calls `callback` with each reading, on another thread; returns the call that ends it.
 
         A cell that runs already is told of, too.
         """
-        with self._lock:
+        with self.lock:
             self._listeners.append(callback)
         cell = self._session.watcher.outermost
         if cell is not None:
             self.begin(cell)
 
         def end() -> None:
-            with self._lock:
+            with self.lock:
                 if callback in self._listeners:
                     self._listeners.remove(callback)
                 if not self._listeners:
@@ -89,7 +89,7 @@ class Sampler:
         """Begins to watch a cell, if anybody listens. Never raises."""
         if not self._listeners or self._closed:
             return
-        with self._session.troubles.caught("watch the running cell", _unread()), self._lock:
+        with self._session.troubles.caught("watch the running cell", _unread()), self.lock:
             is_watched = self._run is not None and self._run.cell is cell
             if is_watched or self._session.watcher.outermost is not cell:
                 return
@@ -100,7 +100,7 @@ class Sampler:
 
     def end(self) -> None:
         """Tells listeners that the cell ended, if they were told of it. Never raises."""
-        with self._session.troubles.caught("tell that the cell ended", _unread()), self._lock:
+        with self._session.troubles.caught("tell that the cell ended", _unread()), self.lock:
             run = self._run
             self._stop()
             if run is not None and run.told:
@@ -112,7 +112,7 @@ class Sampler:
         cell = self._session.watcher.outermost
         if cell is not None:
             doing = "read the running cell's counters"
-            with self._session.troubles.caught(doing, _unread()), self._lock:
+            with self._session.troubles.caught(doing, _unread()), self.lock:
                 run = self._run
                 if run is None or run.cell is not cell:
                     run = _Run(cell, self._choose())
@@ -123,7 +123,7 @@ class Sampler:
     def close(self) -> None:
         """Ends it: no thread is left."""
         self._closed = True
-        with self._lock:
+        with self.lock:
             run = self._run
             self._stop()
             self._listeners.clear()
@@ -144,7 +144,7 @@ class Sampler:
             pause = max(PERIOD, SHARE * (perf_counter() - started))
 
     def _tell_now(self, run: _Run) -> None:
-        with self._lock:
+        with self.lock:
             if not run.over.is_set():
                 run.told = True
                 self._tell(run, self._read(run))

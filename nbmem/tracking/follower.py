@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from nbmem.errors import hide_frame
 from nbmem.heap.storages import bare_torch, read_storages, untyped_storage
+from nbmem.heap.surroundings import function_state, set_function_state
 from nbmem.tracking.lines import LARGE
 from nbmem.tracking.plans import COMPOSITE, IN_PLACE, MANY, ONE, plan_of
 
@@ -29,6 +31,8 @@ _PLAIN = (torch.Tensor,)
 _function_mode_is_on = torch._C._is_torch_function_mode_enabled
 _push = torch._C._push_on_torch_dispatch_stack
 _pop = torch._C._pop_torch_dispatch_stack
+_MODES_OF_TORCH = tuple(torch._C._TorchDispatchModeKey.__members__.values())
+"""Fake tensors and tracers: torch keeps them below everybody's."""
 _DEEPEST = 16
 """So deep may subclasses call the same operation again on tensors of their own kind."""
 _TRACING = ("torch._subclasses.fake_tensor", "torch._subclasses.functional_tensor")
@@ -74,9 +78,8 @@ class Follower(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if plan == COMPOSITE or (types and types != _PLAIN):
                 return self._call_apart(call, func, types, args, kwargs or {}, plan)
             result = call(*args, **kwargs) if kwargs else call(*args)
-        except BaseException:
-            __tracebackhide__ = True
-            del args, kwargs  # an error's traceback keeps this frame, and would keep them by it
+        except BaseException as error:
+            hide_frame(error)
             raise
         if plan == ONE:
             if type(result) is _Tensor and not _function_mode_is_on():
@@ -87,6 +90,9 @@ class Follower(TorchDispatchMode):  # type: ignore[no-untyped-call]
                         self._lines.note(ref.serial)
                 except Exception:  # sparse, as a rule; nothing may reach the user's call
                     self.note_all(result)
+                except KeyboardInterrupt as error:  # the operation is done: it is entered first
+                    self.note_all(result)
+                    raise error.with_traceback(None) from None
             else:
                 self.note_all(result)
         elif plan == MANY or (plan == IN_PLACE and self._table.parts_seen):
@@ -105,7 +111,17 @@ class Follower(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return learned
 
     def note_all(self, value: Any) -> None:
-        """Enters the storages of every tensor in `value`. Never raises."""
+        """Enters the storages of every tensor in `value`. Raises nothing but an interrupt."""
+        state = function_state()
+        try:
+            self._note_value(value)
+        except KeyboardInterrupt as error:
+            set_function_state(state)
+            self._table.mend()
+            self._note_value(value)
+            raise error.with_traceback(None) from None
+
+    def _note_value(self, value: Any) -> None:
         try:
             with bare_torch():
                 if _note_tensors(value, self._see):
@@ -129,6 +145,7 @@ class Follower(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Undoes `switch_off`; what was entered meanwhile is nobody's of this thread."""
         self._note = table.note
         self._new_from = table.next_serial
+        self._waiting, self._depth = None, 0
 
     def _call_apart(
         self, call: Any, func: Any, types: Any, args: Any, kwargs: dict[str, Any], plan: int
@@ -144,13 +161,16 @@ class Follower(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return NotImplemented
         if not types and plan == COMPOSITE:
             call = _taken_apart(func)
+        before, depth, modes = self._waiting, self._depth, _users_modes()
         try:
             if self._depth >= _DEEPEST or any(kind.__module__ in _TRACING for kind in types):
                 return call(*args, **kwargs)
             result = self._call_within(call, func if types else None, args, kwargs)
-        except BaseException:
-            __tracebackhide__ = True
-            del args, kwargs
+        except BaseException as error:
+            if issubclass(type(error), KeyboardInterrupt):  # maybe in the lines of `_call_within`
+                self._waiting, self._depth = before, depth
+                _put_modes(modes)
+            hide_frame(error)
             raise
         self.note_all(result)
         return result
@@ -162,9 +182,8 @@ class Follower(TorchDispatchMode):  # type: ignore[no-untyped-call]
         _push(self)
         try:
             return call(*args, **kwargs)
-        except BaseException:
-            __tracebackhide__ = True
-            del args, kwargs
+        except BaseException as error:
+            hide_frame(error)
             raise
         finally:
             self._depth -= 1
@@ -193,34 +212,47 @@ def put_below_users_modes(mode: Follower) -> None:
     A user's mode is popped by position: with ours at the bottom the user's `__exit__` meets the
     user's own, in whatever cell it comes, and ours sees what the user's modes make of a call.
     """
-    above = _pop_users_modes()
-    _push(mode)
-    for other in reversed(above):
-        _push(other)
+    _put_modes([mode, *_users_modes()])
 
 
 def remove_from_stack(mode: Follower) -> bool:
     """Returns whether the mode stood on this thread's stack; takes its topmost place away."""
-    above = []
-    found = False
-    while not found and torch._C._len_torch_dispatch_stack():
-        top = _pop(None)
-        found = top is mode
-        if not found:
-            above.append(top)
-    for other in reversed(above):
-        _push(other)
-    return found
+    modes = _users_modes()
+    if modes and modes[-1] is mode:
+        _pop(None)
+        return True
+    for index in range(len(modes) - 2, -1, -1):
+        if modes[index] is mode:
+            _put_modes([*modes[:index], *modes[index + 1 :]])
+            return True
+    return False
 
 
-def _pop_users_modes() -> list[Any]:
-    popped = []
-    while torch._C._len_torch_dispatch_stack():
-        length = torch._C._len_torch_dispatch_stack()
-        if torch._C._get_dispatch_stack_at(length - 1).is_infra_mode():
-            break
-        popped.append(_pop(None))
-    return popped
+def _users_modes() -> list[Any]:
+    """Returns the modes on this thread's stack, the topmost last, down to torch's own."""
+    torchs = sum(torch._C._get_dispatch_mode(key) is not None for key in _MODES_OF_TORCH)
+    places = range(torchs, torch._C._len_torch_dispatch_stack())
+    return [torch._C._get_dispatch_stack_at(place) for place in places]
+
+
+def _put_modes(modes: list[Any]) -> None:
+    """Makes these the modes that `_users_modes` returns, also where an interrupt comes between."""
+    try:
+        _replace_modes(modes)
+    except KeyboardInterrupt:
+        _replace_modes(modes)
+        raise
+
+
+def _replace_modes(modes: list[Any]) -> None:
+    present = _users_modes()
+    same = 0
+    while same < len(present) and same < len(modes) and present[same] is modes[same]:
+        same += 1
+    for _ in range(len(present) - same):
+        _pop(None)
+    for mode in modes[same:]:
+        _push(mode)
 
 
 def _note_tensors(value: Any, note: NoteStorage) -> bool:

@@ -41,7 +41,10 @@ class CpuTracker:
         self.lines = AllocationLines(table)
         """Which line made what; silent until a place is followed."""
         self._followers: dict[int, Follower] = {}
-        self._starts: dict[int, int] = {}
+        self._starts: list[tuple[object, int]] = []
+        """Who started on which thread, and has not stopped."""
+        self._on: set[int] = set()
+        """Threads whose follower was put onto the stack."""
         self._notes: dict[str, Note] = {}
         self._compiled_before = 0
 
@@ -66,32 +69,42 @@ class CpuTracker:
         """Whether a `start` waits for its `stop`, on any thread."""
         return bool(self._starts)
 
-    def start(self) -> None:
-        """Follows this thread's operations from now on; each call needs its own `stop`."""
+    def start(self, key: object = None) -> None:
+        """Follows this thread's operations from now on; each call needs its own `stop`.
+
+        Args:
+            key: whose start it is. A second start with the same key goes on where an interrupt
+                ended the first.
+        """
         if not self._starts:
             self._begin()
         thread = threading.get_ident()
-        if thread not in self._starts:
+        if key is None or all(key is not known for known, _ in self._starts):
+            self._starts.append((key, thread))
+        if thread not in self._on:
             follower = self._followers.setdefault(thread, Follower(self._table, self.lines))
             follower.switch_on(self._table)
             while remove_from_stack(follower):
                 pass  # left there by a `stop` on another thread
+            self._on.add(thread)
             put_below_users_modes(follower)
-        self._starts[thread] = self._starts.get(thread, 0) + 1
 
-    def stop(self) -> None:
-        """Ends one `start`; a call too many does nothing."""
-        thread = threading.get_ident()
-        if thread not in self._starts:
-            if not self._starts:
-                return
-            thread = next(reversed(self._starts))
-        self._starts[thread] -= 1
-        if not self._starts[thread]:
-            del self._starts[thread]
+    def stop(self, key: object = None) -> None:
+        """Ends one `start`, that with the same key where there is one; a call too many is none."""
+        self._forget_start(key)
+        still = {thread for _, thread in self._starts}
+        for thread in [thread for thread in self._on if thread not in still]:
             self._take_off(thread)
+            self._on.discard(thread)
         if not self._starts:
             self._end()
+
+    def _forget_start(self, key: object) -> None:
+        thread = threading.get_ident()
+        mine = [n for n, (known, _) in enumerate(self._starts) if known is key]
+        here = [n for n in mine if self._starts[n][1] == thread]
+        if mine:
+            del self._starts[(here or mine)[-1]]
 
     def notes(self) -> list[Note]:
         """Returns what could not be seen since the last `start` from zero."""
@@ -151,7 +164,11 @@ class CpuTracker:
         follower = self._followers[thread]
         if thread != threading.get_ident():
             follower.switch_off()  # nobody but that thread can take it from its stack
-        elif not remove_from_stack(follower):
+            return
+        found = False
+        while remove_from_stack(follower):
+            found = True
+        if not found:
             self._add(
                 "mode_removed",
                 "A dispatch mode was closed twice and took nbmem's away: the peak is partial.",
@@ -174,6 +191,7 @@ class CpuTracker:
             follower.switch_off()
             remove_from_stack(follower)
         self._starts.clear()
+        self._on.clear()
         wrapped.forget(self._enter)
 
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from nbmem.errors import hide_frame
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from importlib.machinery import ModuleSpec
@@ -38,9 +40,11 @@ def listen(listener: Listener) -> None:
     """Calls `listener` with each storage or tensor that the wrapped calls make or resize."""
     global _listeners
     if not _listeners:
+        _unwrap_all()  # what an interrupt left half done
         _wrap_all()
     _wrap_compiled()
-    _listeners = (*_listeners, listener)
+    if listener not in _listeners:
+        _listeners = (*_listeners, listener)
 
 
 def forget(listener: Listener) -> None:
@@ -94,8 +98,8 @@ def _wrap_compiled() -> None:
         _compiled_calls += 1
         try:
             return call(self, *args, **kwargs)
-        except BaseException:
-            del args, kwargs  # the traceback keeps this frame, and would keep them by it
+        except BaseException as error:
+            hide_frame(error)
             raise
 
     _replace(graph, "__call__", counted)
@@ -140,13 +144,13 @@ def _forget_import() -> None:
 def _unwrap_all() -> None:
     _forget_import()
     while _replaced:
-        owner, name, ours, before = _replaced.pop()
-        if vars(owner).get(name) is not ours:
-            continue  # somebody has wrapped it since: theirs stays
-        if before is _ABSENT:
-            delattr(owner, name)
-        else:
-            setattr(owner, name, before)
+        owner, name, ours, before = _replaced[-1]
+        if vars(owner).get(name) is ours:  # else somebody has wrapped it since: theirs stays
+            if before is _ABSENT:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, before)
+        _replaced.pop()  # last, so that an interrupt leaves nothing replaced
 
 
 def _replace(owner: Any, name: str, ours: Any) -> None:
@@ -163,8 +167,8 @@ def _maker(name: str) -> Callable[..., Any]:
     def make(cls: type[torch.UntypedStorage], *args: Any, **kwargs: Any) -> Any:
         try:
             storage = getattr(super(torch.UntypedStorage, cls), name)(*args, **kwargs)
-        except BaseException:
-            del args, kwargs
+        except BaseException as error:
+            hide_frame(error)
             raise
         _tell(storage)
         return storage
@@ -176,8 +180,8 @@ def _resizer(name: str) -> Callable[..., Any]:
     def resize(self: torch.UntypedStorage, *args: Any, **kwargs: Any) -> Any:
         try:
             result = getattr(super(torch.UntypedStorage, self), name)(*args, **kwargs)
-        except BaseException:
-            del self, args, kwargs
+        except BaseException as error:
+            hide_frame(error)
             raise
         _tell(self)
         return result
@@ -190,8 +194,8 @@ def _factory(make: Callable[..., Any]) -> Callable[..., Any]:
     def made(*args: Any, **kwargs: Any) -> Any:
         try:
             result = make(*args, **kwargs)
-        except BaseException:
-            del args, kwargs
+        except BaseException as error:
+            hide_frame(error)
             raise
         _tell(result)
         return result

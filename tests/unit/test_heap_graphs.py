@@ -1,9 +1,12 @@
 """The walk of autograd graphs: what C++ keeps is found, and no hook hears of it."""
 
 import gc
+import signal
 import subprocess
 import sys
+import time
 
+import pytest
 import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
@@ -219,6 +222,7 @@ def test_a_hundred_thousand_nodes_are_walked():
 
 
 DEEP = """
+import pytest
 import torch
 from nbmem.heap import StorageTable, scan_heap
 result = torch.ones(1, requires_grad=True)
@@ -253,6 +257,7 @@ def test_freeing_half_of_a_long_chain_leaves_the_other_half_whole():
 
 
 HALF = """
+import pytest
 import torch
 from nbmem.heap import StorageTable, scan_heap
 weight = torch.ones(1, requires_grad=True)
@@ -305,3 +310,30 @@ def test_reading_a_node_makes_torch_keep_a_python_object_for_it():
     with scan_heap(StorageTable(), first=[result]):
         pass
     assert objects() - before in (0, 10)  # 0: torch 2.10 forgets them, 10: 2.13 keeps them
+
+
+def test_an_interrupt_while_a_long_graph_is_freed_reaches_the_user(monkeypatch):
+    lost = []
+    monkeypatch.setattr(sys, "unraisablehook", lost.append)
+    x = torch.ones(3, requires_grad=True)
+    result = x
+    for _ in range(100_000):
+        result = result * 1.0
+    with scan_heap(StorageTable()):
+        pass
+    held = [result]
+    del result
+
+    def free_and_wait():
+        signal.setitimer(signal.ITIMER_REAL, 0.005)  # rings in torch's own code
+        held.clear()
+        time.sleep(10)
+
+    former = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            free_and_wait()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, former)
+    assert [] == lost

@@ -240,7 +240,7 @@ def test_what_compiled_code_made_is_no_other_threads(scopes, tracker, table, mon
 
 
 def test_a_tracker_that_breaks_costs_the_user_nothing_but_a_note(scopes, tracker, monkeypatch):
-    def broken():
+    def broken(_key=None):
         raise RuntimeError("mode stack is gone")
 
     monkeypatch.setattr(tracker, "start", broken)

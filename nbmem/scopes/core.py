@@ -1,4 +1,4 @@
-"""A measured scope: what one stretch of code did to each device.
+"""Scopes: opened, nested, stopped and closed in any order, or abandoned.
 
     open ── user's code ── stop ── (the session takes an inventory) ── close
      │                      │                                           │
@@ -12,29 +12,28 @@ becomes None and a note says why.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol
 
-from nbmem.devices.protocols import Glance, Sample, glance_of, reading_failed
-from nbmem.heap import scan_heap
+from nbmem.devices import Glance, Sample
+from nbmem.heap import TableWindow, scan_heap
 from nbmem.records import DeviceDelta, DeviceReading, Note
+from nbmem.scopes.part import Part, attempt, late_part, look_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from nbmem.devices import DeviceReader, Devices, PeakOwner
-    from nbmem.heap import StorageTable, TableWindow
-
-Value = TypeVar("Value")
+    from nbmem.devices import DeviceReader, Devices
+    from nbmem.heap import StorageTable
 
 
 class Tracker(Protocol):
     """What follows CPU storages while it is on: `nbmem.tracking.CpuTracker`."""
 
-    def start(self) -> None:
-        """Begins to follow; counts, so that scopes nest."""
+    def start(self, key: object = None) -> None:
+        """Begins to follow, for `key`; scopes nest."""
 
-    def stop(self) -> None:
-        """Ends what one `start` began."""
+    def stop(self, key: object = None) -> None:
+        """Ends what the `start` for `key` began."""
 
     def notes(self) -> list[Note]:
         """Returns what could not be seen since the first `start`."""
@@ -77,27 +76,36 @@ class Scopes:
         self.tracker = tracker
         self.devices = devices
         self._open: list[Scope] = []
-        self._tracking = 0
+        self._tracking: list[Scope] = []
 
     @property
     def tracking(self) -> bool:
         """True while a scope measures the CPU."""
-        return self._tracking > 0
+        return bool(self._tracking)
 
-    def open(self, device: str | None = None, *, scan: bool = True) -> Scope:
+    def open(
+        self,
+        device: str | None = None,
+        *,
+        scan: bool = True,
+        hold: Callable[[Scope], None] | None = None,
+    ) -> Scope:
         """Returns a scope that measures from now on.
 
         Args:
             device: see `Devices.choose`; None measures the accelerators, or else the CPU.
             scan: merge a scan of the heap into the table first, so that storages nobody has seen
                 yet are counted in `before` and `freed`. Without it those figures are partial.
+            hold: takes the scope before it starts, so that one whose start was interrupted can be
+                abandoned.
 
         Raises:
             UnknownDeviceError: this machine has no such device.
         """
-        readers = self.devices.choose(device)
-        scope = Scope(self, readers, device, scan)
-        self._open.append(scope)
+        scope = Scope(self, self.devices.choose(device), device, scan)
+        if hold is not None:
+            hold(scope)
+        scope.start()
         return scope
 
     def close_all(self) -> None:
@@ -131,24 +139,32 @@ class Scopes:
             with scan_heap(self.table) as found:
                 notes.extend(found.notes)
 
-        _attempt(merge, "heap", "before", notes)
+        attempt(merge, "heap", "before", notes)
 
-    def start_tracking(self, notes: list[Note]) -> bool:
+    def start_tracking(self, scope: Scope, notes: list[Note]) -> bool:
         """Returns whether CPU storages are followed from now on."""
 
         def start() -> bool:
-            self.tracker.start()
+            self.tracker.start(scope)
             return True
 
-        started = _attempt(start, "cpu", "peak", notes) is True
-        self._tracking += started
+        self._tracking.append(scope)
+        started = attempt(start, "cpu", "peak", notes) is True
+        if not started:
+            self._tracking.remove(scope)
         return started
 
-    def stop_tracking(self, notes: list[Note]) -> None:
-        """Ends what `start_tracking` began, and tells what could not be seen."""
-        self._tracking -= 1
-        _attempt(self.tracker.stop, "cpu", "peak", notes)
-        notes.extend(_attempt(self.tracker.notes, "cpu", "peak", notes) or ())
+    def stop_tracking(self, scope: Scope, notes: list[Note]) -> None:
+        """Ends what `start_tracking` began, if it did, and tells what could not be seen."""
+        if scope not in self._tracking:
+            return
+        attempt(lambda: self.tracker.stop(scope), "cpu", "peak", notes)
+        self._tracking.remove(scope)
+        notes.extend(attempt(self.tracker.notes, "cpu", "peak", notes) or ())
+
+    def enter(self, scope: Scope) -> None:
+        """Puts a scope that starts onto the list of open ones."""
+        self._open.append(scope)
 
     def forget(self, scope: Scope) -> None:
         """Takes a closed scope off the list of open ones."""
@@ -157,26 +173,55 @@ class Scopes:
 
 
 class Scope:
-    """One measured stretch of code. Made by `Scopes.open`."""
+    """One measured stretch of code. Made by `Scopes.open`.
+
+    An interrupt may come at any line: `stop`, `close` and `abandon` can be called again after it,
+    and each goes on where it was, also from a `start` that did not come to its end.
+    """
 
     def __init__(
         self, scopes: Scopes, readers: list[DeviceReader], device: str | None, scan: bool
     ) -> None:
         self._scopes = scopes
+        self._readers = readers
         self._device = device
+        self._scan = scan
         self._notes: list[Note] = []
         self._cpu_notes: list[Note] = []
         self._stopped = False
         self._stopped_at = 0
         self._numbers = 0
+        self._tracks = False
         self._result: ScopeResult | None = None
         self._window: TableWindow | None = None
-        kinds = {reader.kind for reader in readers}
-        self._merge_scan(kinds, scan)
-        self._tracks = "cpu" in kinds and scopes.start_tracking(self._cpu_notes)
-        self._window = _attempt(scopes.table.open_window, "heap", "freed", self._notes)
-        self.first_serial = 0 if self._window is None else self._window.first_serial
-        self._parts = [_Part(reader, scopes.devices.peaks) for reader in readers]
+        self._parts: list[Part] = []
+        self.first_serial = 0
+
+    def start(self) -> None:
+        """Begins to measure. Raises nothing but an interrupt, and then is to be abandoned."""
+        scopes, table = self._scopes, self._scopes.table
+        scopes.enter(self)
+        kinds = {reader.kind for reader in self._readers}
+        self._merge_scan(kinds, self._scan)
+        if "cpu" in kinds:
+            self._tracks = scopes.start_tracking(self, self._cpu_notes)
+        self._window = window = TableWindow(table)
+        attempt(lambda: table.add_window(window), "heap", "freed", self._notes)
+        self.first_serial = window.first_serial
+        for reader in self._readers:
+            part = Part(reader, scopes.devices.peaks)
+            self._parts.append(part)
+            part.start()
+
+    def abandon(self) -> None:
+        """Takes back all that `start` began; nothing is read."""
+        scopes, window = self._scopes, self._window
+        scopes.stop_tracking(self, self._cpu_notes)
+        if window is not None:
+            window.close()
+        for part in self._parts:
+            part.abandon()
+        scopes.forget(self)
 
     def _merge_scan(self, kinds: set[str], scan: bool) -> None:
         if self._scopes.tracking and "accelerator" not in kinds:
@@ -196,27 +241,27 @@ class Scope:
         """Ends tracking and reads what the user's code left on the GPUs and the host."""
         if self._stopped:
             return
-        self._stopped = True
-        if self._tracks:
-            self._scopes.stop_tracking(self._cpu_notes)
+        self._scopes.stop_tracking(self, self._cpu_notes)
         self._stopped_at = self._scopes.table.next_serial
         for part in reversed(self._parts):
             part.stop()
-        _attempt(self._add_late_devices, "heap", "devices", self._notes)
+        attempt(self._add_late_devices, "heap", "devices", self._notes)
+        self._stopped = True
 
     def _add_late_devices(self) -> None:
         """Adds GPUs that could be counted only after the user's code had started them."""
         known = {part.reader.device for part in self._parts}
         for reader in self._scopes.devices.choose(self._device):
             if reader.kind == "accelerator" and reader.device not in known:
-                self._parts.append(_late_part(reader, self._scopes.devices.peaks))
+                self._parts.append(late_part(reader, self._scopes.devices.peaks))
 
     def close(self) -> ScopeResult:
         """Returns what the scope did. Closing again returns the same. Never raises."""
         if self._result is None:
             self.stop()
+            result = self._conclude()
             self._scopes.forget(self)
-            self._result = self._conclude()
+            self._result = result
         return self._result
 
     def _conclude(self) -> ScopeResult:
@@ -228,8 +273,8 @@ class Scope:
                 part.notes.extend(self._cpu_notes)
                 part.numbers = self._numbers
         if window is not None:
-            _attempt(window.close, "heap", "freed", notes)
-        end = _attempt(lambda: self._scopes.table.next_serial, "heap", "created", notes)
+            attempt(window.close, "heap", "freed", notes)
+        end = attempt(lambda: self._scopes.table.next_serial, "heap", "created", notes)
         return ScopeResult(
             deltas={part.reader.device: part.delta() for part in self._parts},
             freed={} if window is None else dict(window.freed),
@@ -243,127 +288,14 @@ class Scope:
         """Says where the scan since `stop` has found what tracking had not seen."""
         if self._tracks and self._scopes.table.next_serial > self._stopped_at:
             tracker, notes = self._scopes.tracker, self._cpu_notes
-            unseen = _attempt(lambda: tracker.note_unseen(self._stopped_at), "cpu", "peak", notes)
+            unseen = attempt(lambda: tracker.note_unseen(self._stopped_at), "cpu", "peak", notes)
             notes.extend(unseen or ())
-            numbers = _attempt(
+            numbers = attempt(
                 lambda: tracker.unseen_numbers(self._stopped_at), "cpu", "peak", notes
             )
             self._numbers = numbers or 0
 
 
-class _Part:
-    """One device of one scope."""
-
-    def __init__(self, reader: DeviceReader, peaks: PeakOwner) -> None:
-        self.reader = reader
-        self.notes: list[Note] = []
-        self.peak: int | None = None
-        self.after: Sample | None = None
-        self.numbers = 0
-        """Bytes in `after` of numbers that autograd keeps, which tracking does not see made."""
-        counter = reader.counter
-        self._window = None if counter is None else peaks.open(counter)
-        start = None if self._window is None else self._window.start
-        self.before = start or self.sample("before")
-
-    def sample(self, field: str) -> Sample | None:
-        """Returns the device's bytes now; a failure becomes a note on `field`."""
-        return _attempt(self.reader.sample, self.reader.device, field, self.notes)
-
-    def glance(self) -> Glance:
-        """Returns the bytes now and the peak so far; for a thread that only looks."""
-        reader, window = self.reader, self._window
-        sample = look_at(reader)
-        peak = None if window is None else window.so_far(sample.peak)
-        if peak is not None and sample.allocated is not None:
-            peak = max(peak, sample.allocated)
-        return Glance(reader.device, reader.kind, sample.allocated, peak, reader.capacity())
-
-    def stop(self) -> None:
-        """Reads what is allocated now as the scope's end, and the peak until now."""
-        window = self._window
-        if window is None:
-            device = self.reader.device
-            self.notes.append(Note("peak", "not_told", f"torch keeps no peak on {device}."))
-        else:
-            self.peak = window.close()
-            if window.note is not None:
-                self.notes.append(window.note)
-        self.after = (window and window.end) or self.sample("after")
-
-    def delta(self) -> DeviceDelta:
-        """Returns the figures of this device with their notes."""
-        start, end = self.before or _UNKNOWN, self.after or _UNKNOWN
-        before, after = start.allocated, end.allocated
-        self._explain_start()
-        self._raise_peak(after)
-        capacity = _attempt(self.reader.capacity, self.reader.device, "capacity", self.notes)
-        return DeviceDelta(
-            device=self.reader.device,
-            before=before,
-            after=after,
-            delta=None if before is None or after is None else after - before,
-            peak=self.peak,
-            reserved_before=start.reserved,
-            reserved_after=end.reserved,
-            capacity=capacity,
-            notes=tuple(dict.fromkeys(self.notes)),
-        )
-
-    def _explain_start(self) -> None:
-        device = self.reader.device
-        if self.before is None or self.after is None or self.before.started:
-            return
-        if self.after.started:
-            sentence = f"{device} was first used in here, so torch held nothing on it before."
-            self.notes.append(Note("before", "started_here", sentence))
-        else:
-            sentence = (
-                f"{device} has not been used yet, so torch holds nothing on it: "
-                "device cpu measures the CPU's storages."
-            )
-            self.notes.append(Note("after", "not_started", sentence))
-
-    def _raise_peak(self, after: int | None) -> None:
-        if self.peak is not None and after is not None and after > self.peak:
-            unexplained = after - self.peak - self.numbers
-            self.peak = after
-            if unexplained <= 0 or any(note.code == "compiled" for note in self.notes):
-                return  # that note says it: what Inductor made is no other thread's, nor a number
-            self.notes = [note for note in self.notes if note.code != _RAISED.code]
-            self.notes.append(_RAISED)
-
-
-def look_at(reader: DeviceReader) -> Sample:
-    """Returns the device's bytes of this moment, for a thread that only looks."""
-    return reader.sample() if reader.counter is None else glance_of(reader.counter)
-
-
-def _late_part(reader: DeviceReader, peaks: PeakOwner) -> _Part:
-    """Returns the part of a GPU that the user's code started: it held nothing before."""
-    reading = reader.read()
-    part = _Part(reader, peaks)
-    part.stop()
-    part.before = Sample(0, 0, 0, started=False)
-    part.peak = reading.peak_allocated
-    return part
-
-
-_UNKNOWN = Sample(None)
 _SKIPPED = "The heap was not scanned: storages that nbmem has not seen yet are missing."
 _SKIPPED_BEFORE = Note("before", "scan_skipped", _SKIPPED)
 _SKIPPED_FREED = Note("freed", "scan_skipped", _SKIPPED)
-_RAISED = Note(
-    "peak",
-    "other_threads",
-    "Another thread made storages meanwhile: the peak is the end figure, and may have been higher.",
-)
-
-
-def _attempt(act: Callable[[], Value], device: str, field: str, notes: list[Note]) -> Value | None:
-    """Returns what `act` returns; if it raises, None, and the reason joins `notes`."""
-    try:
-        return act()
-    except Exception as error:
-        notes.append(reading_failed(device, field, error))
-        return None
