@@ -13,12 +13,15 @@ alive.
 from nbmem.heap.graphs import Graph, GraphNode
 from nbmem.heap.scan import HeapScan, scan_heap
 from nbmem.heap.storages import storages_of
-from nbmem.heap.table import StorageRef, StorageTable, TableWindow
+from nbmem.heap.table import StorageRef, StorageTable
+from nbmem.heap.windows import Group, Listing, TableWindow
 
 __all__ = [
     "Graph",
     "GraphNode",
+    "Group",
     "HeapScan",
+    "Listing",
     "StorageRef",
     "StorageTable",
     "TableWindow",
