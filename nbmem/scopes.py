@@ -2,8 +2,8 @@
 
     open ── user's code ── stop ── (the session takes an inventory) ── close
      │                      │                                           │
-     before, windows open   after and peak of GPUs and host             after of the CPU,
-                            tracking ends                               freed, resized
+     before, windows open   after and peak of GPUs and host             after, freed, resized:
+                            tracking ends                               as of when all was listed
 
 Scopes nest and close in any order. Nothing that fails in here reaches the user's code: the figure
 becomes None and a note says why.
@@ -11,7 +11,7 @@ becomes None and a note says why.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from nbmem.devices.protocols import Glance, Sample, glance_of, reading_failed
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from nbmem.devices import DeviceReader, Devices, PeakOwner
-    from nbmem.heap import StorageTable, TableWindow
+    from nbmem.heap import Group, StorageTable, TableWindow
 
 Value = TypeVar("Value")
 
@@ -61,6 +61,8 @@ class ScopeResult:
     end_serial: int
     """… and below this one."""
     notes: tuple[Note, ...] = ()
+    groups: tuple[Group, ...] = ()
+    """Storages that shared memory when all were listed."""
 
 
 class Scopes:
@@ -177,6 +179,24 @@ class Scope:
         self._window = _attempt(scopes.table.open_window, "heap", "freed", self._notes)
         self.first_serial = 0 if self._window is None else self._window.first_serial
         self._parts = [_Part(reader, scopes.devices.peaks) for reader in readers]
+        _attempt(self._open_at_one_moment, "heap", "before", self._notes)
+
+    def _open_at_one_moment(self) -> None:
+        """Has the counters of the opening and the window speak of the same storages.
+
+        A collection, or another thread, may have freed some since the window was opened.
+        """
+        window = self._window
+        for _ in range(_TRIES if window is not None else 0):
+            if window is None or not window.restart():
+                break
+            for part in self._parts:
+                part.before = part.sample("before")
+        if window is not None:
+            self.first_serial = window.first_serial
+            for part in self._parts:
+                if part.reader.kind == "cpu" and part.before is not None:
+                    part.before = replace(part.before, allocated=window.before.get("cpu", 0))
 
     def _merge_scan(self, kinds: set[str], scan: bool) -> None:
         if self._scopes.tracking and "accelerator" not in kinds:
@@ -200,9 +220,17 @@ class Scope:
         if self._tracks:
             self._scopes.stop_tracking(self._cpu_notes)
         self._stopped_at = self._scopes.table.next_serial
+        if self._window is not None:
+            self._window.on_listing = self._read_at_listing
         for part in reversed(self._parts):
             part.stop()
         _attempt(self._add_late_devices, "heap", "devices", self._notes)
+
+    def _read_at_listing(self) -> None:
+        """Reads accelerators at the moment at which all storages are listed."""
+        for part in self._parts:
+            if part.reader.kind == "accelerator":
+                part.listed = part.sample("after")
 
     def _add_late_devices(self) -> None:
         """Adds GPUs that could be counted only after the user's code had started them."""
@@ -222,21 +250,27 @@ class Scope:
     def _conclude(self) -> ScopeResult:
         window, notes = self._window, self._notes
         self._note_unseen()
+        listing = None if window is None else window.listing
         for part in self._parts:
+            part.after = part.listed or part.after
             if part.reader.kind == "cpu":  # exact now: the session has scanned since `stop`
                 part.after = part.sample("after")
+                if listing is not None and part.after is not None:
+                    part.after = replace(part.after, allocated=listing.bytes.get("cpu", 0))
                 part.notes.extend(self._cpu_notes)
                 part.numbers = self._numbers
         if window is not None:
             _attempt(window.close, "heap", "freed", notes)
-        end = _attempt(lambda: self._scopes.table.next_serial, "heap", "created", notes)
+        told = listing or window
+        end = None if told is None else told.end_serial
         return ScopeResult(
             deltas={part.reader.device: part.delta() for part in self._parts},
-            freed={} if window is None else dict(window.freed),
-            resized={} if window is None else dict(window.resized),
+            freed={} if told is None else dict(told.freed),
+            resized={} if told is None else dict(told.resized),
             first_serial=self.first_serial,
             end_serial=self.first_serial if end is None else end,
             notes=tuple(dict.fromkeys(notes)),
+            groups=() if listing is None else listing.groups,
         )
 
     def _note_unseen(self) -> None:
@@ -259,6 +293,8 @@ class _Part:
         self.notes: list[Note] = []
         self.peak: int | None = None
         self.after: Sample | None = None
+        self.listed: Sample | None = None
+        """What the counter said when all storages were listed."""
         self.numbers = 0
         """Bytes in `after` of numbers that autograd keeps, which tracking does not see made."""
         counter = reader.counter
@@ -349,6 +385,7 @@ def _late_part(reader: DeviceReader, peaks: PeakOwner) -> _Part:
     return part
 
 
+_TRIES = 3
 _UNKNOWN = Sample(None)
 _SKIPPED = "The heap was not scanned: storages that nbmem has not seen yet are missing."
 _SKIPPED_BEFORE = Note("before", "scan_skipped", _SKIPPED)

@@ -272,3 +272,27 @@ def _groups_of(entries: Iterable[StorageRef]) -> Iterator[tuple[list[StorageRef]
         end = max(end, entry.begin + entry.bytes)
     if members:
         yield members, begin, end
+
+
+def uncovered(taken: list[Range], begin: int, end: int) -> int:
+    """Returns how many addresses of a range are not taken, and takes them.
+
+    Args:
+        taken: ranges by address that neither overlap nor touch; what is taken joins them.
+        begin: first address of the range.
+        end: the one behind its last.
+    """
+    if begin >= end:
+        return 0
+    first = last = bisect_left(taken, (begin,))
+    if first and taken[first - 1][1] >= begin:
+        first -= 1
+    while last < len(taken) and taken[last][0] <= end:
+        last += 1
+    hits = taken[first:last]
+    had = sum(max(0, min(end, right) - max(begin, left)) for left, right in hits)
+    if hits:
+        taken[first:last] = [(min(begin, hits[0][0]), max(end, hits[-1][1]))]
+    else:
+        taken.insert(first, (begin, end))
+    return end - begin - had

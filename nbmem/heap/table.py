@@ -123,16 +123,19 @@ class StorageTable:
         self._drain()
         return sorted(self._entries.values(), key=_serial)
 
-    def list_all(self) -> list[StorageRef]:
-        """Returns `live()`, with all that overlaps looked for anew.
+    def list_all(self, *, anew: bool = True) -> list[StorageRef]:
+        """Returns `live()`, at a moment that windows with an `on_listing` take for their end.
 
-        Windows with an `on_listing` take their figures of this very moment: bytes listed,
-        `freed` and `resized` belong together, whatever is collected or freed meanwhile.
+        Bytes listed, `freed` and `resized` belong together, whatever is collected meanwhile.
+
+        Args:
+            anew: look for all that overlaps anew.
         """
         for _ in range(_TRIES):
             self._drain()
             newest, entries = self.next_serial, list(self._entries.values())
-            self._look_at_all(entries)
+            if anew:
+                self._look_at_all(entries)
             for window in self._windows:
                 if window.on_listing is not None:
                     self._take_listing(window, entries)
@@ -189,10 +192,22 @@ class StorageTable:
     def open_window(self) -> TableWindow:
         """Returns a window that counts, from now on, what becomes of the storages known now."""
         self._drain()
-        before = {total.device: total.current for total in self._totals.values()}
-        window = TableWindow(self, before)
+        window = TableWindow(self, self._sizes())
         self._set_windows((*self._windows, window))
         return window
+
+    def _sizes(self) -> dict[str, int]:
+        return {total.device: total.current for total in list(self._totals.values())}
+
+    def _restart_window(self, window: TableWindow) -> bool:
+        self._drain()
+        if (window.first_serial, window.before) == (self.next_serial, self._sizes()):
+            return False
+        window.first_serial, window.before = self.next_serial, self._sizes()
+        window.freed.clear()
+        window.resized.clear()
+        self._set_windows(self._windows)
+        return True
 
     def _close_window(self, window: TableWindow) -> None:
         self._drain()
@@ -397,8 +412,7 @@ class StorageTable:
             told = window.before.get(device, 0) - freed.get(device, 0) + resized.get(device, 0)
             if told != size:
                 _add(freed if told > size else resized, device, abs(told - size))
-        sizes = {total.device: total.current for total in list(self._totals.values())}
-        window.listing = Listing(self.next_serial, sizes, freed, resized, groups)
+        window.listing = Listing(self.next_serial, self._sizes(), freed, resized, groups)
 
 
 def _begin_of(storage: torch.UntypedStorage) -> int:

@@ -50,6 +50,7 @@ class TableWindow:
     def __init__(self, table: StorageTable, before: dict[str, int]) -> None:
         self._table = table
         self.first_serial = table.next_serial
+        """The serial of the first storage that is made after the opening."""
         self.before = before
         """Per device: bytes at the opening."""
         self.end_serial: int | None = None
@@ -62,6 +63,10 @@ class TableWindow:
         """The figures at the last `list_all` since `on_listing` was set."""
         self.on_listing: Callable[[], None] | None = None
         """Called at each `list_all`, to read other counters at the same moment."""
+
+    def restart(self) -> bool:
+        """Begins anew where anything was made, freed or resized since; returns whether it did."""
+        return self._table._restart_window(self)
 
     def close(self) -> None:
         """Ends the window; windows close in any order, and closing twice does nothing."""
