@@ -12,7 +12,7 @@ becomes None and a note says why.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from nbmem.devices.protocols import Glance, Sample, glance_of, reading_failed
 from nbmem.heap import scan_heap
@@ -23,27 +23,9 @@ if TYPE_CHECKING:
 
     from nbmem.devices import DeviceReader, Devices, PeakOwner
     from nbmem.heap import Group, StorageTable, TableWindow
+    from nbmem.tracking import CpuTracker
 
 Value = TypeVar("Value")
-
-
-class Tracker(Protocol):
-    """What follows CPU storages while it is on: `nbmem.tracking.CpuTracker`."""
-
-    def start(self) -> None:
-        """Begins to follow; counts, so that scopes nest."""
-
-    def stop(self) -> None:
-        """Ends what one `start` began."""
-
-    def notes(self) -> list[Note]:
-        """Returns what could not be seen since the first `start`."""
-
-    def note_unseen(self, first_serial: int) -> list[Note]:
-        """Returns the same, after a scan found storages with serials from `first_serial` on."""
-
-    def unseen_numbers(self, first_serial: int) -> int:
-        """Returns the bytes of numbers among them, which autograd keeps: nothing to be told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +56,7 @@ class Scopes:
         devices: all devices, and the one owner of their peaks.
     """
 
-    def __init__(self, table: StorageTable, tracker: Tracker, devices: Devices) -> None:
+    def __init__(self, table: StorageTable, tracker: CpuTracker, devices: Devices) -> None:
         self.table = table
         self.tracker = tracker
         self.devices = devices
@@ -182,21 +164,18 @@ class Scope:
         _attempt(self._open_at_one_moment, "heap", "before", self._notes)
 
     def _open_at_one_moment(self) -> None:
-        """Has the counters of the opening and the window speak of the same storages.
-
-        A collection, or another thread, may have freed some since the window was opened.
-        """
+        """Has counters and window speak of the same storages, whatever was freed in between."""
         window = self._window
-        for _ in range(_TRIES if window is not None else 0):
-            if window is None or not window.restart():
+        if window is None:
+            return
+        for _ in range(_TRIES):
+            if not window.restart():
                 break
             for part in self._parts:
                 part.before = part.sample("before")
-        if window is not None:
-            self.first_serial = window.first_serial
-            for part in self._parts:
-                if part.reader.kind == "cpu" and part.before is not None:
-                    part.before = replace(part.before, allocated=window.before.get("cpu", 0))
+        self.first_serial = window.first_serial
+        for part in self._parts:
+            part.take_cpu("before", window.before)
 
     def _merge_scan(self, kinds: set[str], scan: bool) -> None:
         if self._scopes.tracking and "accelerator" not in kinds:
@@ -255,8 +234,7 @@ class Scope:
             part.after = part.listed or part.after
             if part.reader.kind == "cpu":  # exact now: the session has scanned since `stop`
                 part.after = part.sample("after")
-                if listing is not None and part.after is not None:
-                    part.after = replace(part.after, allocated=listing.bytes.get("cpu", 0))
+                part.take_cpu("after", None if listing is None else listing.bytes)
                 part.notes.extend(self._cpu_notes)
                 part.numbers = self._numbers
         if window is not None:
@@ -305,6 +283,12 @@ class _Part:
     def sample(self, field: str) -> Sample | None:
         """Returns the device's bytes now; a failure becomes a note on `field`."""
         return _attempt(self.reader.sample, self.reader.device, field, self.notes)
+
+    def take_cpu(self, field: str, sizes: dict[str, int] | None) -> None:
+        """Takes the CPU's figure from those that the table had of one moment."""
+        sample: Sample | None = getattr(self, field)
+        if self.reader.kind == "cpu" and sample is not None and sizes is not None:
+            setattr(self, field, replace(sample, allocated=sizes.get("cpu", 0)))
 
     def glance(self) -> Glance:
         """Returns the bytes now and the peak so far; for a thread that only looks."""

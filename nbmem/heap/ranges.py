@@ -15,12 +15,13 @@ from __future__ import annotations
 from bisect import bisect_left
 from math import isqrt
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Container, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
 
-    from nbmem.heap.table import StorageRef
+    from nbmem.heap.entries import StorageRef
+    from nbmem.heap.windows import Group
 
 Range = tuple[int, int]
 """First address, and the one behind the last."""
@@ -296,3 +297,20 @@ def uncovered(taken: list[Range], begin: int, end: int) -> int:
     else:
         taken.insert(first, (begin, end))
     return end - begin - had
+
+
+def share_out(groups: Iterable[Group], rank: Callable[[int], Any]) -> dict[int, int]:
+    """Returns the bytes that are counted with each storage that shares memory, by serial.
+
+    Each address is counted with the first storage that has it.
+
+    Args:
+        groups: storages that overlap.
+        rank: the order of storages, by their serials.
+    """
+    counted: dict[int, int] = {}
+    for group in groups:
+        taken: list[tuple[int, int]] = []
+        for serial, begin, end in sorted(group, key=lambda one: (rank(one[0]), one[0])):
+            counted[serial] = uncovered(taken, begin, end)
+    return counted

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
+    from nbmem.heap.entries import StorageRef
     from nbmem.heap.table import StorageTable
 
 Group = tuple[tuple[int, int, int], ...]
@@ -71,3 +72,15 @@ class TableWindow:
     def close(self) -> None:
         """Ends the window; windows close in any order, and closing twice does nothing."""
         self._table._close_window(self)
+
+
+def count(windows: Iterable[TableWindow], what: str, entry: StorageRef, size: int) -> None:
+    """Adds to `freed` or `resized` of the windows that are younger than a storage."""
+    for window in windows:
+        if entry.serial < window.first_serial:
+            add(getattr(window, what), entry.total.device, size)
+
+
+def add(sizes: dict[str, int], device: str, size: int) -> None:
+    """Adds bytes to those of a device."""
+    sizes[device] = sizes.get(device, 0) + size

@@ -35,7 +35,7 @@ _OPENED = "safe_open"
 _CAPSULES = (b"dltensor", b"dltensor_versioned")
 _OWN = 2
 """References to an object of who asks how many it has."""
-_uses_of = torch._C._storage_Use_Count  # type: ignore[attr-defined]
+_uses_of = torch._C._storage_Use_Count
 _HEADER = 32
 """Bytes before the tensor in a versioned capsule: version, context, deleter, flags."""
 
@@ -106,9 +106,7 @@ def _meets(taken: list[Span], begin: int, end: int) -> bool:
     return at > 0 and taken[at - 1][1] > begin
 
 
-def _values(
-    ties: Ties, states: Mapping[int, int], names: Mapping[str, object]
-) -> Iterable[Any]:
+def _values(ties: Ties, states: Mapping[int, int], names: Mapping[str, object]) -> Iterable[Any]:
     """Goes through the objects that values need, and what these hold that no walk enters."""
     holders = [thing for key, thing in ties.objects.items() if states.get(key, NOT) > NOT]
     yield from holders

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from nbmem.heap.ranges import uncovered
+from nbmem.heap.ranges import share_out
 from nbmem.records import CATEGORIES, Note, StorageRecord
 
 if TYPE_CHECKING:
@@ -16,23 +16,6 @@ SMALLEST = 1 << 10
 """Bytes in common from which a note on all of it is made."""
 _LISTED = 3
 """Storages that a note, or a record, tells one by one."""
-
-
-def share_out(groups: Iterable[Group], rank: Callable[[int], object]) -> dict[int, int]:
-    """Returns the bytes that are counted with each storage that shares memory, by serial.
-
-    Each address is counted with the first storage that has it.
-
-    Args:
-        groups: storages that overlap.
-        rank: the order of storages, by their serials.
-    """
-    counted: dict[int, int] = {}
-    for group in groups:
-        taken: list[tuple[int, int]] = []
-        for serial, begin, end in sorted(group, key=lambda one: (rank(one[0]), one[0])):
-            counted[serial] = uncovered(taken, begin, end)
-    return counted
 
 
 def with_shares(
@@ -58,7 +41,9 @@ def with_shares(
                 notes=(*record.notes, _note_on_record(record, size, [by_key[o] for o in others])),
             )
     notes = [note for group in groups if (note := _note(group, by_key)) is not None]
-    return [changed.get(record.key, record) for record in records] if changed else list(records), notes
+    return [changed.get(record.key, record) for record in records] if changed else list(
+        records
+    ), notes
 
 
 def recount(

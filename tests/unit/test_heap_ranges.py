@@ -98,9 +98,7 @@ class _World:
                 storage.resize_(second)
                 self.table.note(storage)
         elif what == "share":
-            alone = all(
-                s is storage or s.data_ptr() != storage.data_ptr() for s in self.alive()
-            )
+            alone = all(s is storage or s.data_ptr() != storage.data_ptr() for s in self.alive())
             if alone and storage.resizable():
                 storage.share_memory_()
                 self.table.note(storage)

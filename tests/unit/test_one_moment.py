@@ -12,7 +12,7 @@ from simulated_cuda import SimulatedCuda
 import nbmem
 from nbmem.devices import Devices
 from nbmem.heap import StorageTable
-from nbmem.heap.table import DeviceTotal
+from nbmem.heap.entries import DeviceTotal
 from nbmem.inventory import take_inventory
 from nbmem.origins import Origins
 from nbmem.scopes import Scopes
@@ -152,7 +152,7 @@ def _books(record, device):
 @pytest.mark.parametrize("cuda", [False, True], ids=["cpu", "cuda"])
 @pytest.mark.parametrize("act", [_collect, _drop])
 def test_sums_close_wherever_something_is_collected_meanwhile(make_machine, cuda, act):
-    whole, lines = _run(make_machine(cuda), 0, act)
+    _, lines = _run(make_machine(cuda), 0, act)
     assert lines > 500
     device = "cuda:0" if cuda else "cpu"
     outcomes = set()
