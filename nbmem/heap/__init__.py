@@ -6,9 +6,9 @@
 
 `table` holds what is known (`entries`), and counts memory once that several storages have
 (`ranges`, `overlaps`); `windows` tell what became of older ones. `storages` reads one tensor,
-`scan` finds tensors, `graphs` walks autograd graphs (`nodes` reads one node, `packed` follows what hooks made of
-a saved tensor, `unwinding` makes long graphs safe to free). Nothing here runs the user's code or
-keeps a storage alive.
+`scan` finds tensors, `graphs` walks autograd graphs (`nodes` reads one node, `packed` follows what
+hooks made of a saved tensor, `unwinding` makes long graphs safe to free). Nothing here runs the
+user's code or keeps a storage alive.
 """
 
 from nbmem.heap.entries import StorageRef
