@@ -12,6 +12,8 @@ from nbmem.records import CATEGORIES, Note, StorageRecord
 if TYPE_CHECKING:
     from nbmem.heap import Group
 
+SHARED = "shared_memory"
+"""Code of the notes."""
 SMALLEST = 1 << 10
 """Bytes in common from which a note on all of it is made."""
 _LISTED = 3
@@ -40,10 +42,8 @@ def with_shares(
                 shares_with=others,
                 notes=(*record.notes, _note_on_record(record, size, [by_key[o] for o in others])),
             )
-    notes = [note for group in groups if (note := _note(group, by_key)) is not None]
-    return [changed.get(record.key, record) for record in records] if changed else list(
-        records
-    ), notes
+    notes = _notes(groups, by_key)
+    return [changed.get(r.key, r) for r in records] if changed else list(records), notes
 
 
 def recount(
@@ -124,22 +124,35 @@ def _note_on_record(record: StorageRecord, counted: int, others: list[StorageRec
         sentence = f"{where}: {shared:,} of its {record.bytes:,} bytes are counted there."
     else:
         sentence = f"{where}: all of its {record.bytes:,} bytes are counted there."
-    return Note("bytes", "shared_memory", sentence)
+    return Note("bytes", SHARED, sentence)
 
 
-def _note(group: Group, by_key: Mapping[int, StorageRecord]) -> Note | None:
-    """Returns a note on one memory; None where storages have next to nothing in common."""
-    sizes, begin = [last - first for _, first, last in group], min(first for _, first, _ in group)
-    twice = sum(sizes) - (max(last for _, _, last in group) - begin)
-    if twice < SMALLEST:
-        return None
-    records = [by_key[serial] for serial, _, _ in sorted(group, key=lambda one: one[1:])]
+def _notes(groups: Iterable[Group], by_key: Mapping[int, StorageRecord]) -> list[Note]:
+    """Returns notes on the memories of which storages have most in common."""
+    told = [(twice, group) for group in groups if (twice := _counted_once(group)) >= SMALLEST]
+    told.sort(key=lambda one: (-one[0], one[1]))
+    notes = [_note(group, twice, by_key) for twice, group in told[:_LISTED]]
+    if len(told) > _LISTED:
+        size = sum(twice for twice, _ in told[_LISTED:])
+        more = f"{len(told) - _LISTED:,} more memories are shared so"
+        notes.append(Note("storages", SHARED, f"{more}: {size:,} bytes are counted once."))
+    return notes
+
+
+def _counted_once(group: Group) -> int:
+    """Returns by how much the sizes of storages exceed the memory that they have."""
+    begin, end = min(first for _, first, _ in group), max(last for _, _, last in group)
+    return sum(last - first for _, first, last in group) - (end - begin)
+
+
+def _note(group: Group, twice: int, by_key: Mapping[int, StorageRecord]) -> Note:
+    ordered = sorted(group, key=lambda one: (*one[1:], one[0]))
     sentence = (
-        f"{_names_of(records)} share one memory, as from_numpy, DLPack, safetensors and "
-        f"torch.load(mmap=True) make it: {twice:,} bytes that several of them have are counted "
-        "once."
+        f"{_names_of([by_key[serial] for serial, _, _ in ordered])} share one memory, as "
+        "from_numpy, DLPack, safetensors and torch.load(mmap=True) make it: "
+        f"{twice:,} bytes that several of them have are counted once."
     )
-    return Note("storages", "shared_memory", sentence)
+    return Note("storages", SHARED, sentence)
 
 
 def _names_of(records: list[StorageRecord]) -> str:

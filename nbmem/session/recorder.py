@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from time import perf_counter, time
 from typing import TYPE_CHECKING
 
-from nbmem.inventory.sharing import recount
+from nbmem.inventory.sharing import SHARED, recount
 from nbmem.origins import CellRun, Origin, Origins
 from nbmem.records import (
     CATEGORIES,
@@ -229,7 +229,9 @@ def _rest(delta: DeviceDelta, made: int, outcome: ScopeResult) -> int | None:
 
 
 def _of(inventory: Inventory | None) -> tuple[Note, ...]:
-    return inventory.notes if inventory else ()
+    """Each storage that was made says itself with whom it shares memory."""
+    notes = inventory.notes if inventory else ()
+    return tuple(note for note in notes if note.code != SHARED)
 
 
 def _unique(notes: list[Note]) -> tuple[Note, ...]:
