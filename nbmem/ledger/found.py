@@ -43,19 +43,22 @@ def find_storages(
     """Returns the storages that live on `device`; `unknown` those that the inventory misses.
 
     Without addresses, bytes that several of them share are counted with the first category that
-    has them, and all add up to `table.sizes()`.
+    has them.
     """
     category_of = {storage.key: storage.category for storage in inventory.storages}
-    refs = [ref for ref in table.list_all() if ref.device == device]
+    refs = [ref for ref in table.live() if ref.device == device]
     if addresses:
         found = (_find(ref, category_of) for ref in refs)
         return [storage for storage in found if storage is not None]
-    counted = share_out(
-        table.groups(), lambda serial: CATEGORIES.index(category_of.get(serial, UNKNOWN))
-    )
+    counted: dict[int, int] = {}
+    if any(storage.shares_with for storage in inventory.storages):
+        counted = share_out(
+            table.groups(), lambda serial: CATEGORIES.index(category_of.get(serial, UNKNOWN))
+        )
     return [
         FoundStorage(category_of.get(ref.serial, UNKNOWN), counted.get(ref.serial, ref.bytes), None)
         for ref in refs
+        if ref() is not None
     ]
 
 

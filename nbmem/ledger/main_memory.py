@@ -38,7 +38,7 @@ def _storages_sum(inventory: Inventory, table: StorageTable) -> LedgerSum:
     found = find_storages(inventory, table, "cpu")
     lines = category_lines((storage.category, storage.bytes) for storage in found)
     total = LedgerLine(
-        "storages", "torch's storages", table.sizes().get("cpu", 0), equals=f"{SIZES}, each once"
+        "storages", "torch's storages", table.bytes_on("cpu"), equals=f"{SIZES}, each once"
     )
     return LedgerSum("storages", tuple(lines), total)
 
