@@ -7,6 +7,7 @@ and the others go on.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any
@@ -50,11 +51,16 @@ class Overlaps:
             self.events.append((act, arguments))
         while self.events and self._turn.acquire(blocking=False):
             try:
-                while self.events:
-                    act, arguments = self.events.popleft()
-                    act(*arguments)
+                self._work()
             finally:
                 self._turn.release()
+
+    def _work(self) -> None:
+        while self.events:
+            act, arguments = self.events.popleft()
+            # An interrupt may have torn what is known of overlaps; `look_at_all` makes it anew.
+            with contextlib.suppress(LookupError):
+                act(*arguments)
 
     def join(self, entry: StorageRef, owned: bool) -> None:
         """Takes up a new storage; `owned`: its memory is of torch's allocator."""
@@ -108,9 +114,12 @@ class Overlaps:
 
         Totals are then those of what is listed, whatever an interrupt or a thread got between.
         """
-        if not self._turn.acquire(blocking=False):
-            return
+        if not self._turn.acquire(timeout=_PATIENCE):
+            self._turn = threading.Lock()  # an interrupt came between taking and giving it back
+            self._turn.acquire()
+        turn = self._turn
         try:
+            self._work()
             known = {name: total.current for name, total in self._totals.items()}
             placed: dict[str, list[StorageRef]] = {}
             handed, sums = set[int](), dict[str, int]()
@@ -133,7 +142,11 @@ class Overlaps:
                 total.grow(size + sums.get(name, 0) - known.get(name, 0))
             self.any = any(total.ranges.spans for total in list(self._totals.values()))
         finally:
-            self._turn.release()
+            turn.release()
+
+
+_PATIENCE = 0.2
+"""Seconds after which who counts overlaps must be done: it takes microseconds."""
 
 
 def begin_of(storage: torch.UntypedStorage) -> int:

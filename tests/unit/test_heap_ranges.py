@@ -1,5 +1,8 @@
 """Storages over one memory: bytes are those of the addresses that live storages cover."""
 
+import contextlib
+import os
+import sys
 import weakref
 
 import numpy as np
@@ -7,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nbmem.heap import StorageTable
+from nbmem.heap import StorageTable, scan_heap
 
 
 def _covered(storages):
@@ -129,3 +132,47 @@ def test_bytes_and_books_are_those_of_the_addresses_covered(events):
     for event in events:
         world.act(*event)
         world.agree()
+
+
+def test_an_interrupt_in_the_middle_is_made_good_by_the_next_list():
+    array = np.zeros(1000, dtype=np.uint8)
+    for at in range(1, 120, 4):
+        table, held = StorageTable(), [torch.zeros(10)]
+        window = table.open_window()
+        window.on_listing = lambda: None
+        with contextlib.suppress(KeyboardInterrupt), _Interrupt(at):
+            for begin in (0, 100, 50, 400):
+                held.append(torch.from_numpy(array[begin : begin + 200]))
+                table.note(_storage(held[-1]))
+            del held[1]
+            table.bytes_on("cpu")
+        with scan_heap(table):
+            pass
+        table.list_all()
+        listing = window.listing
+        ours = [ref() for ref in table.live()]
+        assert _covered(ours) == table.bytes_on("cpu") == listing.bytes["cpu"], at
+        del ours
+
+
+class _Interrupt:
+    """Raises KeyboardInterrupt at the n-th line of the table's code that runs within it."""
+
+    def __init__(self, at):
+        self.left = at
+
+    def __enter__(self):
+        sys.settrace(self._enter)
+
+    def __exit__(self, *_):
+        sys.settrace(None)
+
+    def _enter(self, frame, event, _):
+        return self._line if f"{os.sep}heap{os.sep}" in frame.f_code.co_filename else None
+
+    def _line(self, frame, event, _):
+        if event == "line":
+            self.left -= 1
+            if not self.left:
+                raise KeyboardInterrupt
+        return self._line
