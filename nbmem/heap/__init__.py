@@ -4,21 +4,26 @@
     the graph walk┼──> StorageTable ──> bytes per device, high-water mark, freed and resized
     `tracking` ───┘
 
-`table` holds what is known, `storages` reads one tensor, `scan` finds tensors, `graphs` walks
-autograd graphs (`nodes` reads one node, `packed` follows what hooks made of a saved tensor,
-`unwinding` makes long graphs safe to free). Nothing here runs the user's code or keeps a storage
-alive.
+`table` holds what is known (`entries`), and counts memory once that several storages have
+(`ranges`, `overlaps`); `windows` tell what became of older ones. `storages` reads one tensor,
+`scan` finds tensors, `graphs` walks autograd graphs (`nodes` reads one node, `packed` follows what
+hooks made of a saved tensor, `unwinding` makes long graphs safe to free). Nothing here runs the
+user's code or keeps a storage alive.
 """
 
+from nbmem.heap.entries import StorageRef
 from nbmem.heap.graphs import Graph, GraphNode
 from nbmem.heap.scan import HeapScan, scan_heap
 from nbmem.heap.storages import storages_of
-from nbmem.heap.table import StorageRef, StorageTable, TableWindow
+from nbmem.heap.table import StorageTable
+from nbmem.heap.windows import Group, Listing, TableWindow
 
 __all__ = [
     "Graph",
     "GraphNode",
+    "Group",
     "HeapScan",
+    "Listing",
     "StorageRef",
     "StorageTable",
     "TableWindow",

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from types import TracebackType
 
-    from nbmem.heap.table import StorageRef, StorageTable
+    from nbmem.heap.entries import StorageRef
+    from nbmem.heap.table import StorageTable
 
 _FIELDS = vars(torch._C.TensorBase)
 _grad_of: Callable[[torch.Tensor], torch.Tensor | None] = _FIELDS["grad"].__get__

@@ -8,69 +8,21 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from nbmem.heap.entries import DeviceTotal, StorageRef, covered_by, older_than, range_of
+from nbmem.heap.overlaps import Overlaps
+from nbmem.heap.windows import Group, Listing, TableWindow, add, count
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
-
-class DeviceTotal:
-    """Bytes of the live storages of one device, and their high-water mark."""
-
-    __slots__ = ("current", "device", "peak")
-
-    def __init__(self, device: str) -> None:
-        self.device = device
-        self.current = 0
-        self.peak = 0
-
-
-class StorageRef(weakref.ref[torch.UntypedStorage]):
-    """A weak reference to a storage that knows the storage's last seen size.
-
-    Calling it gives the storage, or None once it is dead.
-    """
-
-    __slots__ = ("address", "bytes", "serial", "total")
-
-    address: int
-    """Of the C++ storage; used again by a later storage once this one is dead."""
-    bytes: int
-    """`storage.nbytes()` when the table last saw it; 0 once its death was entered."""
-    serial: int
-    """Number given by the table, in the order of first sight; never reused."""
-    total: DeviceTotal
-
-    @property
-    def device(self) -> str:
-        """The device in torch's words: `cpu`, `cuda:0`."""
-        return self.total.device
-
-
-class TableWindow:
-    """What happened, while it is open, to storages that are older than the window.
-
-    Per device: bytes at the opening + bytes of the storages with a serial in
-    [`first_serial`, `end_serial`) that live − `freed` + `resized` = bytes at the close.
-    """
-
-    __slots__ = ("_table", "end_serial", "first_serial", "freed", "resized")
-
-    def __init__(self, table: StorageTable) -> None:
-        self._table = table
-        self.first_serial = table.next_serial
-        self.end_serial: int | None = None
-        """The serial that the first storage after the close gets; None while the window is open."""
-        self.freed: dict[str, int] = {}
-        """Per device: bytes of older storages that died."""
-        self.resized: dict[str, int] = {}
-        """Per device: bytes by which older storages grew."""
-
-    def close(self) -> None:
-        """Ends the window; windows close in any order, and closing twice does nothing."""
-        self._table._close_window(self)
+    from nbmem.heap.ranges import Cluster
 
 
 class StorageTable:
-    """Every storage that was seen and still lives, each once.
+    """Every storage that was seen and still lives, each once; bytes are bytes of memory.
+
+    Where storages overlap (`ranges`), what they have in common is counted once, for as long as one
+    of them lives.
 
     A storage's death appends its reference to a queue, from C and on whatever thread; the queue is
     drained before anything is entered or read. So totals and peaks are exact, and an address that
@@ -79,7 +31,8 @@ class StorageTable:
     No lock is taken, since a lock that is held while the collector runs a user's finalizer can
     deadlock: totals change in single steps with no call in between, which the GIL makes atomic. An
     entry's bytes change in the same step, so that an interrupt between two lines leaves sums that
-    are right, and whoever notes the storage again goes on from there.
+    are right, and whoever notes the storage again goes on from there. What concerns storages that
+    overlap takes more steps: see `overlaps`; after an interrupt, `mend` makes it anew.
     """
 
     def __init__(self) -> None:
@@ -92,6 +45,7 @@ class StorageTable:
         self._total_of: dict[torch.device, DeviceTotal | None] = {}
         self._windows: tuple[TableWindow, ...] = ()
         self._older_than = 0
+        self._overlaps = Overlaps(self._entries, self._totals)
         self.parts_seen = False
         """A sparse tensor was seen: from then on, one changed in place may have new storages."""
         self.looked_up: dict[int, weakref.ref[torch.Tensor]] = {}
@@ -107,9 +61,14 @@ class StorageTable:
         entry = self._entries.get(storage._cdata)
         if entry is None or entry() is not storage:
             return self._enter(storage)
-        size = storage.nbytes()
-        if size != entry.bytes:
-            self._resize(entry, size)
+        try:
+            begin = storage.data_ptr()
+        except RuntimeError:  # torch took its memory away
+            begin = 0
+        if storage.nbytes() != entry.bytes or begin != entry.begin:
+            self._overlaps.settle(
+                self._overlaps.move, entry, begin, storage.nbytes(), storage.resizable()
+            )
         return entry
 
     def find(self, storage: torch.UntypedStorage) -> StorageRef | None:
@@ -123,6 +82,32 @@ class StorageTable:
         """Returns the entries of all storages that live, oldest first."""
         self._drain()
         return sorted(self._entries.values(), key=_serial)
+
+    def list_all(self, *, anew: bool = True) -> list[StorageRef]:
+        """Returns `live()`, at a moment that windows with an `on_listing` take for their end.
+
+        Bytes listed, `freed` and `resized` belong together, whatever is collected meanwhile.
+
+        Args:
+            anew: look for all that overlaps anew.
+        """
+        for _ in range(_TRIES):
+            self._drain()
+            newest, entries = self.next_serial, list(self._entries.values())
+            if anew:
+                self._overlaps.look_at_all(entries)
+            for window in self._windows:
+                if window.on_listing is not None:
+                    self._take_listing(window, entries)
+                    window.on_listing()
+            if not self._dead and newest == self.next_serial:
+                break
+        return sorted(entries, key=_serial)
+
+    def groups(self) -> list[Group]:
+        """Returns the storages that share memory, as the table knows them: nothing is drained."""
+        clusters = [c for total in list(self._totals.values()) for _, _, c in total.ranges.spans]
+        return [_group(cluster) for cluster in clusters if len(cluster.members) > 1]
 
     def devices(self) -> list[str]:
         """Returns the devices on which a storage was ever seen."""
@@ -141,11 +126,13 @@ class StorageTable:
         return total.peak if total else 0
 
     def mend(self) -> None:
-        """Finds deaths that an interrupt kept from being entered."""
+        """Finds deaths that an interrupt kept from being entered, and sums overlaps anew."""
         self._drain()
         for entry in list(self._entries.values()):
             if entry() is None:
-                self._settle(entry)
+                self._take_off(entry)
+        if self._overlaps.any:
+            self._overlaps.look_at_all(list(self._entries.values()))
 
     def glance(self, device: str) -> tuple[int, int]:
         """Returns (`bytes_on`, `peak_on`) for a thread that only looks: nothing is drained.
@@ -155,8 +142,14 @@ class StorageTable:
         total = self._totals.get(device)
         if total is None:
             return 0, 0
-        dead = sum(entry.bytes for entry in self._dead.copy() if entry.total is total)
-        return total.current - dead, total.peak
+        dead = [entry for entry in self._dead.copy() if entry.total is total]
+        gone, cluster_of = 0, total.ranges.cluster_of
+        clusters = {id(c): c for e in dead if (c := cluster_of.get(id(e))) is not None}
+        for cluster in clusters.values():
+            members = list(cluster.members.values())
+            gone += covered_by(members) - covered_by(e for e in members if e not in dead)
+        alone = sum(entry.bytes for entry in dead if id(entry) not in cluster_of)
+        return total.current - gone - alone, total.peak
 
     def reset_peak(self, device: str) -> None:
         """Makes the present bytes the high-water mark of `device`."""
@@ -167,7 +160,6 @@ class StorageTable:
 
     def open_window(self) -> TableWindow:
         """Returns a window that counts, from now on, what becomes of the storages known now."""
-        self._drain()
         window = TableWindow(self)
         self.add_window(window)
         return window
@@ -175,8 +167,22 @@ class StorageTable:
     def add_window(self, window: TableWindow) -> None:
         """Opens a window that was made a moment ago."""
         self._drain()
-        window.first_serial = self.next_serial
+        window.first_serial, window.before = self.next_serial, self.sizes()
         self._set_windows((*self._windows, window))
+
+    def sizes(self) -> dict[str, int]:
+        """Returns `bytes_on` of each device as the table was last looked at; nothing is drained."""
+        return {total.device: total.current for total in list(self._totals.values())}
+
+    def _restart_window(self, window: TableWindow) -> bool:
+        self._drain()
+        if (window.first_serial, window.before) == (self.next_serial, self.sizes()):
+            return False
+        window.first_serial, window.before = self.next_serial, self.sizes()
+        window.freed.clear()
+        window.resized.clear()
+        self._set_windows(self._windows)
+        return True
 
     def _close_window(self, window: TableWindow) -> None:
         self._drain()
@@ -186,7 +192,7 @@ class StorageTable:
             self._set_windows(tuple(other for other in self._windows if other is not window))
 
     def _set_windows(self, windows: tuple[TableWindow, ...]) -> None:
-        self._windows = windows
+        self._windows = self._overlaps.windows = windows
         self._older_than = max((window.first_serial for window in windows), default=0)
 
     def _enter(self, storage: torch.UntypedStorage) -> StorageRef | None:
@@ -198,24 +204,28 @@ class StorageTable:
         if total is None:
             return None
         try:
-            storage.data_ptr()
+            begin = storage.data_ptr()
         except RuntimeError:  # a wrapper's: it has a size and no memory
             return None
         entry = StorageRef(storage, self._bury)
         entry.address = address = storage._cdata
-        entry.bytes = 0
+        entry.begin = entry.bytes = 0
         entry.total = total
         entry.serial = self.next_serial  # for a reader on another thread; the right one comes below
-        size = storage.nbytes()
+        size, owned = storage.nbytes(), storage.resizable()
         known = self._entries.setdefault(address, entry)
         if known is not entry and not self._take_over(known, entry, storage):
             return known
-        serial = self.next_serial
+        serial, ranges = self.next_serial, total.ranges
         entry.serial, self.next_serial = serial, serial + 1
+        if not owned or (ranges.spans and ranges.overlaps(begin, begin + size)):
+            entry.begin, entry.bytes = begin, size
+            self._overlaps.settle(self._overlaps.join, entry, owned)
+            return entry
         current, peak = total.current + size, total.peak
         if current > peak:
             peak = current
-        entry.bytes, total.current, total.peak = size, current, peak
+        entry.begin, entry.bytes, total.current, total.peak = begin, size, current, peak
         return entry
 
     def _take_over(
@@ -228,8 +238,9 @@ class StorageTable:
         """
         if known() is storage:
             return False
-        self._settle(known)
+        self._take_off(known)
         self._entries[entry.address] = entry
+        entry.total.ranges.displace(entry)
         return True
 
     def _learn_device(self, device: torch.device) -> DeviceTotal | None:
@@ -239,39 +250,68 @@ class StorageTable:
             total = self._totals.setdefault(name, DeviceTotal(name))
         return self._total_of.setdefault(device, total)
 
-    def _resize(self, entry: StorageRef, size: int) -> None:
-        grown = size - entry.bytes
-        total = entry.total
-        current, peak = total.current + grown, total.peak
-        if current > peak:
-            peak = current
-        entry.bytes, total.current, total.peak = size, current, peak
-        for window in self._windows:
-            if entry.serial < window.first_serial:
-                window.resized[total.device] = window.resized.get(total.device, 0) + grown
-
     def _drain(self) -> None:
-        dead = self._dead
+        dead, overlaps = self._dead, self._overlaps
+        shared: list[StorageRef] | None = None
         while dead:
             try:
-                self._settle(dead.popleft())
+                entry = dead.popleft()
             except IndexError:  # another thread took the last one
-                return
+                break
+            if overlaps.any and id(entry) in entry.total.ranges.cluster_of:
+                shared = [] if shared is None else shared
+                shared.append(entry)
+            else:
+                self._take_off(entry)
+        if shared is not None:
+            overlaps.settle(overlaps.leave, shared)
+            for entry in shared:
+                self._remove(entry)
+        elif overlaps.events:
+            overlaps.settle()
 
-    def _settle(self, entry: StorageRef) -> None:
+    def _take_off(self, entry: StorageRef) -> None:
         """Takes a dead storage's bytes off, whoever has begun to: each byte goes once."""
-        entries, total, size = self._entries, entry.total, entry.bytes
-        entry.bytes, total.current = 0, total.current - size
-        if size and entry.serial < self._older_than:
-            self._count_freed(entry, size)
-        if entry.address in entries and entries[entry.address] is entry:
-            del entries[entry.address]
+        total, size = entry.total, entry.bytes
+        if self._overlaps.any and id(entry) in total.ranges.cluster_of:
+            self._overlaps.settle(self._overlaps.leave, [entry])
+        else:
+            entry.bytes, total.current = 0, total.current - size
+            if size and entry.serial < self._older_than:
+                count(self._windows, "freed", entry, size)
+        self._remove(entry)
 
-    def _count_freed(self, entry: StorageRef, size: int) -> None:
-        device = entry.total.device
-        for window in self._windows:
-            if entry.serial < window.first_serial:
-                window.freed[device] = window.freed.get(device, 0) + size
+    def _remove(self, entry: StorageRef) -> None:
+        if self._entries.get(entry.address) is entry:
+            del self._entries[entry.address]
+
+    def _take_listing(self, window: TableWindow, entries: Collection[StorageRef]) -> None:
+        groups, first = tuple(self.groups()), window.first_serial
+        shared = {serial for group in groups for serial, _, _ in group}
+        older = dict.fromkeys(self._totals, 0)
+        for entry in entries:
+            if entry.serial < first and entry.serial not in shared:
+                older[entry.total.device] += entry.bytes
+        for total in list(self._totals.values()):
+            for _, _, cluster in total.ranges.spans:
+                if len(cluster.members) > 1:
+                    members = cluster.members.values()
+                    older[total.device] += covered_by(older_than(members, first))
+        freed, resized = dict(window.freed), dict(window.resized)
+        for device, size in older.items():
+            # What an interrupt kept from being counted as freed or resized.
+            told = window.before.get(device, 0) - freed.get(device, 0) + resized.get(device, 0)
+            if told != size:
+                add(freed if told > size else resized, device, abs(told - size))
+        window.listing = Listing(self.next_serial, self.sizes(), freed, resized, groups)
+
+
+def _group(cluster: Cluster) -> Group:
+    return tuple((entry.serial, *range_of(entry)) for entry in list(cluster.members.values()))
+
+
+_TRIES = 3
+"""So often everything is listed anew where something died or was made meanwhile."""
 
 
 def _serial(entry: StorageRef) -> int:

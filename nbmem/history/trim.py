@@ -155,4 +155,5 @@ def _sum(device: str, category: str, storages: list[StorageRecord]) -> StorageRe
         views=sum(storage.views for storage in storages),
         visible=any(storage.visible for storage in storages),
         stands_for=sum(storage.stands_for for storage in storages),
+        shared=sum(storage.shared for storage in storages),
     )

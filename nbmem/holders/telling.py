@@ -65,6 +65,21 @@ class Teller:
             chain = Chain((*steps, *_below(saved.kind)), holder, False, text)
             self._note(serial, chain, way, at)
 
+    def tell_together(self, serials: list[int]) -> None:
+        """Tells of storages with one memory what is told of any: it goes when all of them do.
+
+        That C++ holds one of them needs no other reason than those that lie over it.
+        """
+        by_cut: dict[tuple[str, str], Chain] = {}
+        for serial in serials:
+            for chain in self._chains.get(serial, ()):
+                by_cut.setdefault((chain.cut, chain.holder), chain)
+        known = {cut: chain for cut, chain in by_cut.items() if cut[1] not in _UNEXPLAINED}
+        for serial in serials if known else ():
+            mine = [c for c in self._chains.get(serial, ()) if (c.cut, c.holder) in known]
+            own = {(chain.cut, chain.holder) for chain in mine}
+            self._chains[serial] = mine + [c for cut, c in known.items() if cut not in own]
+
     def _ways_of_root(self, key: int, group: Group) -> list[_RootWay]:
         """Returns the ways to a tensor with a graph, written once for all that the graph keeps."""
         known = self._root_ways.get((key, group.cut))
@@ -160,5 +175,6 @@ def _ids_of(way: Way) -> list[int]:
     return list(map(id, way.objects))
 
 
+_UNEXPLAINED = frozenset(("cpp", "unknown"))
 _FROZEN = Chain((PathStep("frozen", "what gc.freeze() hid"),), "frozen", False, "gc.freeze()")
 _UNSEEN = Chain((PathStep("unknown", "not found"),), "unknown", False, "what nbmem did not find")

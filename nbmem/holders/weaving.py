@@ -19,6 +19,7 @@ from nbmem.holders.facts import (
 from nbmem.holders.finding import find_others
 from nbmem.holders.grouping import GraphGroups
 from nbmem.holders.index import StorageIndex, is_tensor
+from nbmem.holders.memory import lent, needed_with
 from nbmem.holders.needs import Needs
 from nbmem.holders.telling import Teller
 from nbmem.holders.ties import Ties, tie_up
@@ -34,7 +35,7 @@ from nbmem.records import GradientFact, Holders, Note, StateFact, ViewFact, writ
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from nbmem.heap import HeapScan, StorageTable
+    from nbmem.heap import Group, HeapScan, StorageTable
     from nbmem.holders.roots import Root
     from nbmem.inventory.trail import Trail
 
@@ -80,6 +81,9 @@ class Weaver:
         self._given: set[int] = set()
         """Ids of the caller's own copies of namespaces."""
         self._named: set[int] = set()
+        self._names: Mapping[str, object] = {}
+        self._shared: list[Group] = []
+        """Storages that overlap."""
 
     def weave(
         self,
@@ -91,7 +95,7 @@ class Weaver:
     ) -> Web:
         """Returns the web; see `open_web`."""
         try:
-            self._given = {id(names), id(outputs)}
+            self._given, self._names = {id(names), id(outputs)}, names
             self._named = {id(v) for n, v in list(names.items()) if not is_throwaway(n)}
             first = self._walk(names, outputs, budget)
             complete = not self._notes or all(note.code != "budget" for note in self._notes)
@@ -122,6 +126,7 @@ class Weaver:
         self._ties.clear()
         self._index.clear()
         self._roots.clear()
+        self._names = {}
 
     def _is_told(self, serial: int, asked: Collection[int]) -> bool:
         return serial not in self._needed or serial in asked
@@ -157,6 +162,8 @@ class Weaver:
         used = {text for text, root in self._roots.items() if root.kind in _USED}
         self._needs = Needs(self._ties, used)
         self._needed = self._needs.storages(self._index)
+        self._shared = self._table.groups()
+        self._take_shared()
         self._groups = GraphGroups(self._ties, self._needs, self._writer)
         bare = {key: at for key, at in begun.items() if not is_tensor(self._ties.objects.get(key))}
         self._groups.read(scan, self._index, bare)
@@ -254,6 +261,14 @@ class Weaver:
             self._ties, targets, states, ours, cyclic, in_graphs, explained, self._named
         )
         self._needed |= self._needs.add_used(used, self._index)
+        self._take_shared()
+
+    def _take_shared(self) -> None:
+        """Takes storages as needed whose memory something has that a value needs."""
+        self._needed |= needed_with(self._shared, self._needed)
+        lost = [ref for serial, ref in self._index.refs.items() if serial not in self._needed]
+        self._needed |= lent(lost, self._ties, self._needs.states, self._names)
+        self._needed |= needed_with(self._shared, self._needed)
 
     def _ours(self) -> set[int]:
         """Returns the ids of what we hold tensors in ourselves."""
@@ -274,4 +289,8 @@ class Weaver:
                 if self._is_told(serial, asked):
                     teller.tell_saved(serial, group)
             teller.add_roots(group)
+        for overlapping in self._shared:
+            serials = [serial for serial, _, _ in overlapping]
+            if any(self._is_told(serial, asked) for serial in serials):
+                teller.tell_together(serials)
         return teller

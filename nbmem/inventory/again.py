@@ -116,9 +116,10 @@ def mark_scan(table: StorageTable, scan: HeapScan) -> int | None:
         strict=True,
     )
     found = sum(map(hash, seen))  # whatever their order, which a collection changes
-    live = table.live()
+    live = table.list_all(anew=False)
     storages = hash(tuple(map(_serial_of, live))), hash(tuple(map(attrgetter("bytes"), live)))
-    return hash((found, len(ids), storages, frozenset(scan.gradients), _mark_graph(scan)))
+    shared = hash(tuple(table.groups()))
+    return hash((found, len(ids), storages, shared, frozenset(scan.gradients), _mark_graph(scan)))
 
 
 def _mark_graph(scan: HeapScan) -> int:

@@ -32,7 +32,7 @@ from nbmem.inventory.rows import (
     UNKNOWN,
     Row,
 )
-from nbmem.inventory.sharing import notes_on_shared_memory
+from nbmem.inventory.sharing import with_shares
 from nbmem.inventory.trail import OPTIMIZER, STATE
 from nbmem.records import Note, StorageRecord
 
@@ -199,13 +199,15 @@ class Join:
 
     def write_records(self, origin_of: OriginOf) -> list[StorageRecord]:
         """Returns the records of all storages that live; to be called last."""
-        rows, refs = self._rows, self._table.live()
-        with_pinned, records = accelerator_runs(), []
+        rows, refs = self._rows, self._table.list_all()
+        groups = self._table.groups()
+        with_pinned, records = accelerator_runs(), list[StorageRecord]()
         for ref in refs:
             row = rows.pop(ref.serial, None) or Row()
             record = row.write(ref, origin_of(ref.serial))
             records.append(_with_pinned(record, row.best) if with_pinned else record)
-        self.notes += notes_on_shared_memory(refs, records)
+        records, notes = with_shares(records, groups)
+        self.notes += notes
         return records
 
     # -- rows --------------------------------------------------------------------------------

@@ -2,65 +2,157 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from nbmem.records import Note, StorageRecord
+from nbmem.heap.ranges import share_out
+from nbmem.records import CATEGORIES, Note, StorageRecord
 
 if TYPE_CHECKING:
-    from nbmem.heap import StorageRef
+    from nbmem.heap import Group
 
+SHARED = "shared_memory"
+"""Code of the notes."""
 SMALLEST = 1 << 10
-"""Bytes from which it is told."""
+"""Bytes in common from which a note on all of it is made."""
 _LISTED = 3
-"""Names that a note tells one by one."""
-
-_Span = tuple[int, int, StorageRecord]
-"""First and last address, and what lies there."""
+"""Storages that a note, or a record, tells one by one."""
 
 
-def notes_on_shared_memory(
-    refs: Sequence[StorageRef], records: Sequence[StorageRecord]
-) -> list[Note]:
-    """Returns a note for each memory that several storages show, and that is counted with each."""
-    by_device: dict[str, list[_Span]] = {}
-    for ref, record in zip(refs, records, strict=True):
-        if ref.bytes >= SMALLEST and (storage := ref()) is not None:
-            try:
-                begin = storage.data_ptr()
-            except RuntimeError:  # torch took its memory away since
-                continue
-            by_device.setdefault(ref.device, []).append((begin, begin + ref.bytes, record))
-    return [_note(group) for spans in by_device.values() for group in _overlapping(spans)]
+def with_shares(
+    records: Sequence[StorageRecord], groups: Sequence[Group]
+) -> tuple[list[StorageRecord], list[Note]]:
+    """Returns the records, each address counted with one of them, and a note on each memory.
+
+    What a storage is for, and whether it has a name, decide with which it is counted: parameters
+    before the file that they were read from.
+    """
+    by_key = {record.key: record for record in records} if groups else {}
+    groups = [group for group in groups if all(serial in by_key for serial, _, _ in group)]
+    counted = share_out(groups, lambda serial: rank_of(by_key[serial]))
+    changed: dict[int, StorageRecord] = {}
+    for group in groups:
+        for key, others in _overlapping(group).items():
+            record, size = by_key[key], counted[key]
+            changed[key] = replace(
+                record,
+                bytes=size,
+                shared=record.bytes - size,
+                shares_with=others,
+                notes=(*record.notes, _note_on_record(record, size, [by_key[o] for o in others])),
+            )
+    notes = _notes(groups, by_key)
+    return [changed.get(r.key, r) for r in records] if changed else list(records), notes
 
 
-def _overlapping(spans: list[_Span]) -> Iterable[list[_Span]]:
-    """Goes through groups of spans that share addresses, each with what it overlaps."""
-    spans.sort(key=_begin_of)
-    group, end = list[_Span](), 0
-    for span in spans:
-        if span[0] >= end:
-            if len(group) > 1:
-                yield group
-            group = []
-        group.append(span)
-        end = max(end, span[1])
-    if len(group) > 1:
-        yield group
+def recount(
+    records: Iterable[StorageRecord],
+    alive: Mapping[int, StorageRecord],
+    groups: Iterable[Group],
+    first_serial: int,
+) -> list[StorageRecord]:
+    """Returns records of storages that a window saw made, less what older storages have too.
+
+    Args:
+        records: of storages with serials from `first_serial` on.
+        alive: all records of the same moment, by key.
+        groups: storages that overlapped then.
+        first_serial: of the window.
+    """
+    mixed = [group for group in groups if any(serial >= first_serial for serial, _, _ in group)]
+    if not mixed:
+        return list(records)
+
+    def rank(serial: int) -> object:
+        return serial >= first_serial, rank_of(alive[serial]) if serial in alive else _LAST
+
+    counted = share_out(mixed, rank)
+    return [
+        replace(r, bytes=size, shared=r.bytes + r.shared - size)
+        if (size := counted.get(r.key, r.bytes)) != r.bytes
+        else r
+        for r in records
+    ]
 
 
-def _begin_of(span: _Span) -> int:
-    return span[0]
+def rank_of(record: StorageRecord) -> tuple[int, bool, bool]:
+    """Returns the place of a storage among those with the same memory: the first is counted."""
+    return CATEGORIES.index(record.category), not record.names, not record.visible
 
 
-def _note(group: list[_Span]) -> Note:
-    end = max(last for _, last, _ in group)
-    twice = sum(last - first for first, last, _ in group) - (end - group[0][0])
+_LAST = (len(CATEGORIES), True, True)
+
+
+def _overlapping(group: Group) -> dict[int, tuple[int, ...]]:
+    """Returns some of the storages that overlap each one, the largest of the group first."""
+    ordered = sorted(group, key=lambda one: (one[1], -one[2]))
+    largest = max(ordered, key=lambda one: (one[2] - one[1], -one[0]))
+    found: dict[int, list[int]] = {serial: [] for serial, _, _ in group}
+    for serial, begin, end in ordered:
+        if serial != largest[0] and begin < largest[2] and largest[1] < end:
+            found[serial].append(largest[0])
+    alive: list[tuple[int, int, int]] = []
+    for one in ordered:
+        serial, begin, _ = one
+        alive = sorted((other for other in alive if other[2] > begin), key=_end_of)[-_LISTED:]
+        for other, _, _ in alive:
+            _add(found[serial], other)
+            _add(found[other], serial)
+        alive.append(one)
+    for serial, begin, end in ordered[: 4 * _LISTED]:
+        if serial != largest[0] and begin < largest[2] and largest[1] < end:
+            _add(found[largest[0]], serial)
+    return {serial: tuple(others) for serial, others in found.items()}
+
+
+def _end_of(one: tuple[int, int, int]) -> int:
+    return one[2]
+
+
+def _add(others: list[int], serial: int) -> None:
+    if len(others) < _LISTED and serial not in others:
+        others.append(serial)
+
+
+def _note_on_record(record: StorageRecord, counted: int, others: list[StorageRecord]) -> Note:
+    shared = record.bytes - counted
+    where = f"It shares memory with {_names_of(others)}"
+    if not shared:
+        sentence = f"{where}: what they have in common is counted here."
+    elif counted:
+        sentence = f"{where}: {shared:,} of its {record.bytes:,} bytes are counted there."
+    else:
+        sentence = f"{where}: all of its {record.bytes:,} bytes are counted there."
+    return Note("bytes", SHARED, sentence)
+
+
+def _notes(groups: Iterable[Group], by_key: Mapping[int, StorageRecord]) -> list[Note]:
+    """Returns notes on the memories of which storages have most in common."""
+    told = [(twice, group) for group in groups if (twice := _counted_once(group)) >= SMALLEST]
+    told.sort(key=lambda one: (-one[0], one[1]))
+    notes = [_note(group, twice, by_key) for twice, group in told[:_LISTED]]
+    if len(told) > _LISTED:
+        size = sum(twice for twice, _ in told[_LISTED:])
+        more = f"{len(told) - _LISTED:,} more memories are shared so"
+        notes.append(Note("storages", SHARED, f"{more}: {size:,} bytes are counted once."))
+    return notes
+
+
+def _counted_once(group: Group) -> int:
+    """Returns by how much the sizes of storages exceed the memory that they have."""
+    begin, end = min(first for _, first, _ in group), max(last for _, _, last in group)
+    return sum(last - first for _, first, last in group) - (end - begin)
+
+
+def _note(group: Group, twice: int, by_key: Mapping[int, StorageRecord]) -> Note:
+    ordered = sorted(group, key=lambda one: (*one[1:], one[0]))
     sentence = (
-        f"{_names_of([record for _, _, record in group])} share one memory, as from_numpy, DLPack "
-        f"and torch.load(mmap=True) make it: {twice:,} bytes are counted more than once."
+        f"{_names_of([by_key[serial] for serial, _, _ in ordered])} share one memory, as "
+        "from_numpy, DLPack, safetensors and torch.load(mmap=True) make it: "
+        f"{twice:,} bytes that several of them have are counted once."
     )
-    return Note("storages", "shared_memory", sentence)
+    return Note("storages", SHARED, sentence)
 
 
 def _names_of(records: list[StorageRecord]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from nbmem.heap.ranges import share_out
 from nbmem.records import CATEGORIES, LedgerLine
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ class FoundStorage:
 
     category: str
     bytes: int
+    """All of its own where its address is told; else those that are counted with it."""
     address: int | None
     """Of its bytes on the device; None where it was not asked for, or there is none."""
 
@@ -38,23 +40,33 @@ class FoundStorage:
 def find_storages(
     inventory: Inventory, table: StorageTable, device: str, *, addresses: bool = False
 ) -> list[FoundStorage]:
-    """Returns the storages that live on `device`; `unknown` those that the inventory misses."""
+    """Returns the storages that live on `device`; `unknown` those that the inventory misses.
+
+    Without addresses, bytes that several of them share are counted with the first category that
+    has them.
+    """
     category_of = {storage.key: storage.category for storage in inventory.storages}
-    found = (
-        _find(ref, category_of, addresses=addresses) for ref in table.live() if ref.device == device
-    )
-    return [storage for storage in found if storage is not None]
+    refs = [ref for ref in table.live() if ref.device == device]
+    if addresses:
+        found = (_find(ref, category_of) for ref in refs)
+        return [storage for storage in found if storage is not None]
+    counted: dict[int, int] = {}
+    if any(storage.shares_with for storage in inventory.storages):
+        counted = share_out(
+            table.groups(), lambda serial: CATEGORIES.index(category_of.get(serial, UNKNOWN))
+        )
+    return [
+        FoundStorage(category_of.get(ref.serial, UNKNOWN), counted.get(ref.serial, ref.bytes), None)
+        for ref in refs
+        if ref() is not None
+    ]
 
 
-def _find(
-    ref: StorageRef, category_of: Mapping[int, str], *, addresses: bool
-) -> FoundStorage | None:
+def _find(ref: StorageRef, category_of: Mapping[int, str]) -> FoundStorage | None:
     storage = ref()
     if storage is None:
         return None
     category = category_of.get(ref.serial, UNKNOWN)
-    if not addresses:
-        return FoundStorage(category, ref.bytes, None)
     try:
         address = storage.data_ptr()
     except RuntimeError:  # its memory was taken away

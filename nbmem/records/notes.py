@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-SCHEMA = 1
-"""Number of the record layout. Fields may join under it; a changed meaning needs a new number."""
+SCHEMA = 2
+"""Number of the record layout. Fields may join under it; a changed meaning needs a new number.
+
+2: `StorageRecord.bytes` counts memory that several storages share with one of them."""
 
 
 @dataclass(frozen=True, slots=True)

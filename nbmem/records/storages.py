@@ -27,7 +27,8 @@ class StorageRecord:
     key: int
     """Serial number given by this session; never an address, never reused."""
     bytes: int
-    """`tensor.untyped_storage().nbytes()`."""
+    """Bytes of memory that are counted with it: `tensor.untyped_storage().nbytes()`, less `shared`.
+    So the sum over storages is bytes of memory."""
     device: str
     dtype: str
     """Of the tensor that best shows it, without `torch.`: `float32`."""
@@ -60,6 +61,11 @@ class StorageRecord:
     """Line of the cell `created_in` that allocated it, counted from 1; None where nobody saw."""
     pinned: bool = False
     """It is page-locked memory of the host (`tensor.is_pinned()`)."""
+    shared: int = 0
+    """Bytes of it that other storages have too (numpy, DLPack, mapped files), and that are counted
+    with them."""
+    shares_with: tuple[int, ...] = ()
+    """Keys of storages that overlap it in memory, the largest first; at most three."""
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)

@@ -2,8 +2,8 @@
 
     open ── user's code ── stop ── (the session takes an inventory) ── close
      │                      │                                           │
-     before, windows open   after and peak of GPUs and host             after of the CPU,
-                            tracking ends                               freed, resized
+     before, windows open   after and peak of GPUs and host             after, freed, resized:
+                            tracking ends                               as of when all was listed
 
 Scopes nest and close in any order. Nothing that fails in here reaches the user's code: the figure
 becomes None and a note says why.
@@ -12,7 +12,7 @@ becomes None and a note says why.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from nbmem.devices import Glance, Sample
 from nbmem.heap import TableWindow, scan_heap
@@ -23,26 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from nbmem.devices import DeviceReader, Devices
-    from nbmem.heap import StorageTable
-
-
-class Tracker(Protocol):
-    """What follows CPU storages while it is on: `nbmem.tracking.CpuTracker`."""
-
-    def start(self, key: object = None) -> None:
-        """Begins to follow, for `key`; scopes nest."""
-
-    def stop(self, key: object = None) -> None:
-        """Ends what the `start` for `key` began."""
-
-    def notes(self) -> list[Note]:
-        """Returns what could not be seen since the first `start`."""
-
-    def note_unseen(self, first_serial: int) -> list[Note]:
-        """Returns the same, after a scan found storages with serials from `first_serial` on."""
-
-    def unseen_numbers(self, first_serial: int) -> int:
-        """Returns the bytes of numbers among them, which autograd keeps: nothing to be told."""
+    from nbmem.heap import Group, StorageTable
+    from nbmem.tracking import CpuTracker
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +42,8 @@ class ScopeResult:
     end_serial: int
     """… and below this one."""
     notes: tuple[Note, ...] = ()
+    groups: tuple[Group, ...] = ()
+    """Storages that shared memory when all were listed."""
 
 
 class Scopes:
@@ -71,7 +55,7 @@ class Scopes:
         devices: all devices, and the one owner of their peaks.
     """
 
-    def __init__(self, table: StorageTable, tracker: Tracker, devices: Devices) -> None:
+    def __init__(self, table: StorageTable, tracker: CpuTracker, devices: Devices) -> None:
         self.table = table
         self.tracker = tracker
         self.devices = devices
@@ -212,6 +196,7 @@ class Scope:
             part = Part(reader, scopes.devices.peaks)
             self._parts.append(part)
             part.start()
+        attempt(self._open_at_one_moment, "heap", "before", self._notes)
 
     def abandon(self) -> None:
         """Takes back all that `start` began; nothing is read."""
@@ -222,6 +207,20 @@ class Scope:
         for part in self._parts:
             part.abandon()
         scopes.forget(self)
+
+    def _open_at_one_moment(self) -> None:
+        """Has counters and window speak of the same storages, whatever was freed in between."""
+        window = self._window
+        if window is None:
+            return
+        for _ in range(_TRIES):
+            if not window.restart():
+                break
+            for part in self._parts:
+                part.before = part.sample("before")
+        self.first_serial = window.first_serial
+        for part in self._parts:
+            part.take_cpu("before", window.before)
 
     def _merge_scan(self, kinds: set[str], scan: bool) -> None:
         if self._scopes.tracking and "accelerator" not in kinds:
@@ -243,10 +242,18 @@ class Scope:
             return
         self._scopes.stop_tracking(self, self._cpu_notes)
         self._stopped_at = self._scopes.table.next_serial
+        if self._window is not None:
+            self._window.on_listing = self._read_at_listing
         for part in reversed(self._parts):
             part.stop()
         attempt(self._add_late_devices, "heap", "devices", self._notes)
         self._stopped = True
+
+    def _read_at_listing(self) -> None:
+        """Reads accelerators at the moment at which all storages are listed."""
+        for part in self._parts:
+            if part.reader.kind == "accelerator":
+                part.listed = part.sample("after")
 
     def _add_late_devices(self) -> None:
         """Adds GPUs that could be counted only after the user's code had started them."""
@@ -267,21 +274,26 @@ class Scope:
     def _conclude(self) -> ScopeResult:
         window, notes = self._window, self._notes
         self._note_unseen()
+        listing = None if window is None else window.listing
         for part in self._parts:
+            part.after = part.listed or part.after
             if part.reader.kind == "cpu":  # exact now: the session has scanned since `stop`
                 part.after = part.sample("after")
+                part.take_cpu("after", None if listing is None else listing.bytes)
                 part.notes.extend(self._cpu_notes)
                 part.numbers = self._numbers
         if window is not None:
             attempt(window.close, "heap", "freed", notes)
-        end = attempt(lambda: self._scopes.table.next_serial, "heap", "created", notes)
+        told = listing or window
+        end = None if told is None else told.end_serial
         return ScopeResult(
             deltas={part.reader.device: part.delta() for part in self._parts},
-            freed={} if window is None else dict(window.freed),
-            resized={} if window is None else dict(window.resized),
+            freed={} if told is None else dict(told.freed),
+            resized={} if told is None else dict(told.resized),
             first_serial=self.first_serial,
             end_serial=self.first_serial if end is None else end,
             notes=tuple(dict.fromkeys(notes)),
+            groups=() if listing is None else listing.groups,
         )
 
     def _note_unseen(self) -> None:
@@ -296,6 +308,8 @@ class Scope:
             self._numbers = numbers or 0
 
 
+_TRIES = 3
+"""How often the opening is begun anew where something was made or freed meanwhile."""
 _SKIPPED = "The heap was not scanned: storages that nbmem has not seen yet are missing."
 _SKIPPED_BEFORE = Note("before", "scan_skipped", _SKIPPED)
 _SKIPPED_FREED = Note("freed", "scan_skipped", _SKIPPED)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from nbmem.devices import Glance, PeakWindow, Sample
@@ -25,6 +26,8 @@ class Part:
         self.peak: int | None = None
         self.before: Sample | None = None
         self.after: Sample | None = None
+        self.listed: Sample | None = None
+        """What the counter said when all storages were listed."""
         self.numbers = 0
         """Bytes in `after` of numbers that autograd keeps, which tracking does not see made."""
         self._peaks = peaks
@@ -47,6 +50,12 @@ class Part:
     def sample(self, field: str) -> Sample | None:
         """Returns the device's bytes now; a failure becomes a note on `field`."""
         return attempt(self.reader.sample, self.reader.device, field, self.notes)
+
+    def take_cpu(self, field: str, sizes: dict[str, int] | None) -> None:
+        """Takes the CPU's figure from those that the table had of one moment."""
+        sample: Sample | None = getattr(self, field)
+        if self.reader.kind == "cpu" and sample is not None and sizes is not None:
+            setattr(self, field, replace(sample, allocated=sizes.get("cpu", 0)))
 
     def glance(self) -> Glance:
         """Returns the bytes now and the peak so far; for a thread that only looks."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from time import perf_counter, time
 from typing import TYPE_CHECKING
 
+from nbmem.inventory.sharing import SHARED, recount
 from nbmem.origins import CellRun, Origin, Origins
 from nbmem.records import (
     CATEGORIES,
@@ -205,6 +206,9 @@ class Recorder:
         first, end = outcome.first_serial, outcome.end_serial
         measured = outcome.deltas
         mine = [s for s in inventory.storages if first <= s.key < end and s.device in measured]
+        if outcome.groups:
+            alive = {storage.key: storage for storage in inventory.storages}
+            mine = recount(mine, alive, outcome.groups, first)
         return tuple(self._made_here(s, opened) if s.created_in is None else s for s in mine)
 
     def _made_here(self, storage: StorageRecord, opened: OpenRecord) -> StorageRecord:
@@ -278,7 +282,9 @@ def _rest(delta: DeviceDelta, made: int, outcome: ScopeResult) -> int | None:
 
 
 def _of(inventory: Inventory | None) -> tuple[Note, ...]:
-    return inventory.notes if inventory else ()
+    """Each storage that was made says itself with whom it shares memory."""
+    notes = inventory.notes if inventory else ()
+    return tuple(note for note in notes if note.code != SHARED)
 
 
 def _unique(notes: list[Note]) -> tuple[Note, ...]:

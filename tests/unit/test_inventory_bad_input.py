@@ -515,8 +515,8 @@ def test_one_memory_under_two_storages_is_told():
     look = quiet_look({"x": x, "again": again})
     assert x.data_ptr() == again.data_ptr()
     assert (
-        "x and again share one memory, as from_numpy, DLPack and torch.load(mmap=True) make it: "
-        "1,200 bytes are counted more than once."
+        "x and again share one memory, as from_numpy, DLPack, safetensors and "
+        "torch.load(mmap=True) make it: 1,200 bytes that several of them have are counted once."
     ) in look.sentences()
 
 
@@ -526,5 +526,6 @@ def test_tensors_in_a_mapped_file_are_told_to_lie_in_one_memory(tmp_path):
     look = quiet_look({"loaded": loaded})
     assert (
         "loaded['w'], loaded['v'] and a storage without a name share one memory, as from_numpy, "
-        "DLPack and torch.load(mmap=True) make it: 32,000 bytes are counted more than once."
+        "DLPack, safetensors and torch.load(mmap=True) make it: 32,000 bytes that several of them "
+        "have are counted once."
     ) in look.sentences()
