@@ -1,4 +1,4 @@
-"""fastai has optimizers of its own, which are none of torch's: what they step with is left alone."""
+"""fastai has optimizers of its own, none of torch's: what they step with is left alone."""
 
 from __future__ import annotations
 
