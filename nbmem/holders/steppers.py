@@ -3,11 +3,13 @@
     model ──> weight <── [0] <── list <── .params <── sgd       told: sgd.params
 
 A model has its parameters, and so has an optimizer of torch's that is known. Anything else may be
-an optimizer that somebody wrote, whatever its class is called.
+an optimizer that somebody wrote, whatever its class is called; and so may an object that has the
+model and a method `step` or `zero_grad`.
 """
 
 from __future__ import annotations
 
+import types
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +23,7 @@ from nbmem.inventory.paths import Step
 from nbmem.records import write_path
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Mapping
+    from collections.abc import Container, Mapping, Sequence
 
     from nbmem.holders.roots import Root
     from nbmem.holders.ties import Ties
@@ -30,6 +32,9 @@ if TYPE_CHECKING:
 _PLAIN = (list, tuple, dict, set, frozenset, deque)
 _AT_WORK = ("running", "thread", "async_task", "hook", "widget_callback", "ipython_event")
 """Kinds of roots whose code may still step; what an error or a shown value holds never will."""
+_METHODS = ("step", "zero_grad")
+_namespace_of = type.__dict__["__dict__"].__get__
+_mro_of = type.__dict__["__mro__"].__get__
 _LISTED = ("module", "class", "thread", "ipython", "interpreter")
 """Where chains begin that were found upwards, in libraries for the most part."""
 
@@ -58,7 +63,7 @@ class Steppers:
         self._texts: dict[int, str | None] = {}
         """By `id` of a container: what it is called if its owner may step."""
 
-    def find(self, owners: Iterable[Any]) -> str | None:
+    def find(self, owners: Sequence[Any]) -> str | None:
         """Returns what has one of these parameters besides models; None where nothing does.
 
         A list or an attribute says more than a dict that has them as keys.
@@ -69,7 +74,25 @@ class Steppers:
             for tie in self._ties.incoming.get(id(owner), ())
             if (text := self._text_of(owner, tie))
         ]
-        return min(found, key=lambda one: (one[0], len(one[1])))[1] if found else None
+        if found:
+            return min(found, key=lambda one: (one[0], len(one[1])))[1]
+        return next(filter(None, map(self._engine_of, owners)), None)
+
+    def _engine_of(self, owner: Any) -> str | None:
+        """Returns what has a model of this parameter and methods that step; None: nothing has."""
+        stack, seen = [owner], {id(owner)}
+        while stack:
+            held = stack.pop()
+            for tie in self._ties.incoming.get(id(held), ()):
+                if tie.holder == ROOT or tie.holder in seen or tie.holder in self._optimizers:
+                    continue
+                seen.add(tie.holder)
+                holder = self._ties.objects[tie.holder]
+                if issubclass(type(holder), torch.nn.Module) or is_exactly(holder, *_PLAIN):
+                    stack.append(holder)
+                elif _steps(type(holder)) and (text := self._name(holder, (tie, held))):
+                    return text
+        return None
 
     def _text_of(self, owner: Any, tie: Tie) -> str | None:
         if tie.holder == ROOT or tie.step is Step.GRADIENT or tie.holder in self._optimizers:
@@ -99,6 +122,12 @@ class Steppers:
             root = self._roots.get(first.key)
             return root is not None and root.kind in _AT_WORK
         return first.step is None and first.kind in _LISTED
+
+
+def _steps(kind: type) -> bool:
+    """Returns whether a class that somebody wrote has a method by which optimizers work."""
+    spaces = (_namespace_of(base) for base in _mro_of(kind))
+    return any(type(space.get(name)) is types.FunctionType for space in spaces for name in _METHODS)
 
 
 def _is_of_module(way: Way) -> bool:

@@ -55,6 +55,22 @@ class Descent:
         self.params = list(parameters)
 
 
+class Engine:
+    """One that asks the model for its parameters with every step."""
+
+    def __init__(self, model):
+        self.model = model
+
+    def step(self):
+        for p in self.model.parameters():
+            p.sub_(p.grad)
+
+
+class Report:
+    def __init__(self, model):
+        self.model = model
+
+
 def zeroed():
     model = nn.Linear(64, 64, bias=False)
     model(torch.ones(1, 64)).sum().backward()
@@ -72,12 +88,14 @@ MAY_STEP = {
     "params": lambda model: {"params": list(model.parameters())},
     "named": lambda model: {"named": dict(model.named_parameters())},
     "step → list 'parameters'": lambda model: {"step": step_of(model)},
+    "engine.model": lambda model: {"engine": Engine(nn.Sequential(model))},
     "run['of'][0].params": lambda model: {"run": {"of": [Descent(model.parameters())]}},
 }
 NEVER_STEP = {
     "the model alone": lambda model: {},
     "a name that a loop left behind": lambda model: {"p": model.weight},
     "a copy": lambda model: {"average": [p.detach().clone() for p in model.parameters()]},
+    "an object that has the model and no such method": lambda model: {"report": Report(model)},
     "another module": lambda model: {"tied": nn.ParameterList(model.parameters())},
     "a list of the model's own": lambda model: {"own": vars(model).update(own=[model.weight])},
     "a name for what nobody wants": lambda model: {"_": list(model.parameters())},
