@@ -77,7 +77,7 @@ TRAINING = (
         # %%
         loss = net(torch.ones(2, 512)).pow(2).mean()
         loss.backward()
-        opt.step(); probe(net, net.weight.grad, opt)
+        opt.step(); probe(net, net.weight.grad, opt);
         # %%
         del net
         """,
