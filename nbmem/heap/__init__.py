@@ -7,11 +7,13 @@
 `table` holds what is known (`entries`), and counts memory once that several storages have
 (`ranges`, `overlaps`); `windows` tell what became of older ones. `storages` reads one tensor,
 `scan` finds tensors, `graphs` walks autograd graphs (`nodes` reads one node, `packed` follows what
-hooks made of a saved tensor, `unwinding` makes long graphs safe to free). Nothing here runs the
-user's code or keeps a storage alive.
+hooks made of a saved tensor, `freed` tells what backward has left of a graph, `unwinding` makes
+long graphs safe to free), and `frozen` counts what no scan sees. Nothing here runs the user's code
+or keeps a storage alive.
 """
 
 from nbmem.heap.entries import StorageRef
+from nbmem.heap.frozen import notes_on_frozen
 from nbmem.heap.graphs import Graph, GraphNode
 from nbmem.heap.scan import HeapScan, scan_heap
 from nbmem.heap.storages import storages_of
@@ -27,6 +29,7 @@ __all__ = [
     "StorageRef",
     "StorageTable",
     "TableWindow",
+    "notes_on_frozen",
     "scan_heap",
     "storages_of",
 ]

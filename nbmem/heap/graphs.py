@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from nbmem.heap.nodes import SAVED, NodeType, read_node_type
+from nbmem.heap.nodes import FREED, SAVED, NodeType, read_node_type
 from nbmem.heap.packed import Finder
 from nbmem.heap.storages import gradient_of
 from nbmem.heap.unwinding import BAND, break_chains, can_break, outlive_the_walk
@@ -27,8 +27,6 @@ MOST_NODES = 2_000_000
 """Nodes read in one walk."""
 DEEPEST = 4_000
 """Nodes of a graph that may be freed in one recursion: a tenth of what a stack bears."""
-_FREED = "already been freed"
-"""In torch's words where backward has freed what a node kept: then there is nothing to see."""
 _grad_fn_of: Callable[[torch.Tensor], Any] = vars(torch._C.TensorBase)["grad_fn"].__get__
 
 
@@ -56,6 +54,10 @@ class GraphNode:
     """Nodes that are alive through what this node keeps, and are no inputs."""
     hooks: tuple[int, ...] = ()
     """Indices into `Graph.hooks` of the unpack hooks that this node keeps."""
+    intact: bool = False
+    """A value that it saved for backward is still there, as hooks left it."""
+    freed: bool = False
+    """Reading what it saved raised, as after backward; see `heap.freed`."""
 
 
 @dataclass(slots=True, eq=False)
@@ -97,6 +99,10 @@ class Graph:
     def begun(self) -> dict[int, int]:
         """Returns where graphs begin: the node's index by the `id` of the tensor that it made."""
         return dict(self._begun)
+
+    def functions(self) -> Iterator[Any]:
+        """Goes through the nodes that are Python objects of their own, as each Function's `ctx`."""
+        return (one for one in self._objects if issubclass(type(one), torch._C._FunctionBase))
 
     def node_object(self, index: int) -> Any:
         """Returns torch's own node; not after `forget_search`."""
@@ -283,7 +289,8 @@ class GraphWalk:
             try:
                 value = read(source)
             except RuntimeError as error:
-                self.unreadable += _FREED not in str(error)
+                node.freed |= FREED in str(error)
+                self.unreadable += FREED not in str(error)
                 continue
             for saved in value if type(value) is tuple else (value,):
                 self._take_saved(attribute, saved, node)
@@ -299,7 +306,9 @@ class GraphWalk:
         try:
             data, hook = saved.data, saved.unpack_hook
         except RuntimeError:  # freed by backward
+            node.freed = True
             return
+        node.intact |= data is not None
         if id(type(data)) in self._tensor_types:
             self._keep(attribute, data, node)
         elif data is not None:

@@ -21,6 +21,10 @@ _dict_of_function: Callable[[Any], dict[str, Any]] = vars(
 )["__dict__"].__get__
 
 SAVED: Any = torch._C._autograd.SavedTensor
+HIDE = frozenset(("CopySlices", "CppFunction", "DifferentiableGraphBackward"))
+"""Types of nodes that show nothing of what they keep, if they keep anything."""
+FREED = "already been freed"
+"""In torch's words where backward has freed what a node kept: then there is nothing to see."""
 
 
 @dataclass(frozen=True, slots=True)

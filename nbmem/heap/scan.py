@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from nbmem.heap.graphs import MOST_NODES, Graph, GraphWalk
+from nbmem.heap.nodes import HIDE
 from nbmem.heap.packed import MOST
 from nbmem.heap.storages import bare_torch, layout_of, read_storages
 from nbmem.heap.surroundings import undone_by_interrupt
@@ -272,10 +273,6 @@ _UNSAFE = (
     "An autograd graph is so deep that this Python may crash when it is freed: "
     "detach what you carry from step to step."
 )
-
-
-HIDE = frozenset(("CopySlices", "CppFunction", "DifferentiableGraphBackward"))
-"""Types of nodes that show nothing of what they keep, if they keep anything."""
 
 
 def _hidden(count: int) -> str:

@@ -3,15 +3,31 @@
 from __future__ import annotations
 
 import builtins
+import gc
 import sys
 import types
 from collections import Counter
 from typing import Any
 
-from nbmem.holders.root import MACHINERY, is_in, is_of
+from nbmem.holders.root import (
+    MACHINERY,
+    attributes_of,
+    is_exactly,
+    is_in,
+    is_of,
+    names_of,
+    traits_of,
+)
 from nbmem.holders.unseen import OURS, is_of_nbmem, running_frames
 from nbmem.inventory.frames import read_locals
 
+_SHELL = "IPython.core.interactiveshell"
+_OF_THE_USER = ("user_ns", "user_ns_hidden", "user_module")
+"""What the shell has of the user's."""
+_MOST, _LONGEST = 50_000, 1_000
+"""Objects of IPython's that are followed, and entries of a container that is."""
+_CONTAINERS = (dict, list, tuple, set)
+_NOT_FOLLOWED = (types.ModuleType, types.FunctionType, types.FrameType, type)
 _names_of_module: Any = vars(types.ModuleType)["__dict__"].__get__
 _namespace_of = type.__dict__["__dict__"].__get__
 _qualname_of = type.__dict__["__qualname__"].__get__
@@ -35,6 +51,8 @@ class Beginnings:
         self.frames: dict[int, tuple[types.FrameType, str]] = {}
         """Those that run and are not nbmem's own, by id, each with what it is called."""
         self._own: Counter[int] = Counter()
+        self._in_use: set[int] | None = None
+        """Ids of what IPython's shell leads to; None: not asked for yet."""
         self._note_frames()
 
     def clear(self) -> None:
@@ -58,8 +76,18 @@ class Beginnings:
         if id(thing) in self.frames:
             return "thread", self.frames[id(thing)][1]
         if not issubclass(kind, types.FunctionType | types.MethodType) and is_of(thing):
-            return "ipython", f"IPython's {_qualname_of(kind)}"
+            return self._of_ipython(thing)
         return None
+
+    def _of_ipython(self, thing: Any) -> tuple[str, str] | None:
+        """Returns the root that an object of IPython's is; None where the shell has let go of it.
+
+        What a cell came to is garbage together with its error once another cell has run.
+        """
+        if self._in_use is None:
+            self._in_use = find_in_use()
+        lost = self._in_use and id(thing) not in self._in_use
+        return None if lost else ("ipython", f"IPython's {_qualname_of(type(thing))}")
 
     def is_ours(self, holder: Any) -> bool:
         """Returns whether it is an object of one of nbmem's own classes."""
@@ -77,6 +105,37 @@ class Beginnings:
             else:
                 text = f"{frame.f_code.co_name}() in thread {thread!r}"
                 self.frames[id(frame)] = frame, text
+
+
+def find_in_use() -> set[int]:
+    """Returns the ids of what IPython's shell leads to by objects of its own; empty without one.
+
+    Empty also where that is more than can be looked at. The user's values are not followed.
+    """
+    shell = names_of(_SHELL).get("InteractiveShell")
+    shell = _namespace_of(shell).get("_instance") if issubclass(type(shell), type) else None
+    if shell is None:
+        return set()
+    spared = {
+        id(held.get(n)) for held in (traits_of(shell), attributes_of(shell)) for n in _OF_THE_USER
+    }
+    found, level = {id(shell)}, [shell]
+    while level:
+        held = gc.get_referents(*level)
+        level = []
+        for one in held:
+            if id(one) not in found and id(one) not in spared and _is_followed(one):
+                found.add(id(one))
+                level.append(one)
+        if len(found) > _MOST:
+            return set()
+    return found
+
+
+def _is_followed(thing: Any) -> bool:
+    if is_exactly(thing, *_CONTAINERS):
+        return len(thing) <= _LONGEST
+    return not issubclass(type(thing), _NOT_FOLLOWED) and is_of(thing)
 
 
 def _name_of_module(module: types.ModuleType) -> str:

@@ -67,6 +67,11 @@ def gradient_facts(
     return facts
 
 
+def may_be_unused(fact: GradientFact) -> bool:
+    """Returns whether no step of an optimizer of torch's needs a gradient."""
+    return fact.frozen or (bool(fact.zero) and fact.optimizer is None)
+
+
 def parameters_of(optimizer: Any) -> list[Any]:
     """Returns the tensors in an optimizer's `param_groups`, read past its own code."""
     held: Any = dict.get(_dict_of_optimizer(optimizer), "param_groups")

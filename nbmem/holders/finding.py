@@ -49,7 +49,7 @@ def find_others(
         wanted: ids of what values need: the search stops there.
         ours: ids of the caller's own containers.
         cyclic: tensors, by `id`, that their own graph keeps if nothing else does.
-        in_graphs: ids of tensors that some graph keeps: that C++ holds them is no news.
+        in_graphs: ids of what some graph keeps, tensors and nodes: that C++ holds it is no news.
         explained: ids of holders that the roots speak of: the search stops there.
         named: ids of the values of the user's variables.
     """
@@ -57,7 +57,7 @@ def find_others(
         return set()
     above = _known_above(ties, targets, wanted)
     ours = ours | {id(targets), id(above)}
-    known = wanted.keys() | _of_roots(ties) | explained
+    known = (wanted.keys() | _of_roots(ties) | explained) - set(map(id, targets))
     found = search_holders([*targets, *above], known=known, ours=ours)
     try:
         walked = set(ties.objects)

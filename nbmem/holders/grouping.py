@@ -38,13 +38,20 @@ class GraphGroups:
         self.cyclic: dict[int, Any] = {}
         """By `id`: tensors without a known holder that their own graph keeps alive."""
 
-    def read(self, scan: HeapScan, index: StorageIndex, nodes: Mapping[int, int | None]) -> None:
+    def read(
+        self,
+        scan: HeapScan,
+        index: StorageIndex,
+        nodes: Mapping[int, int | None],
+        needed: Container[int],
+    ) -> None:
         """Reads what the graphs of all tensors keep, and of bare nodes.
 
         Args:
             scan: whose graph it is.
             index: which storages tensors show.
             nodes: where the graph of each bare node begins, by the `id` of the node.
+            needed: serials of storages that some value needs.
         """
         begun = scan.graph.begun()
         begun.update((key, at) for key, at in nodes.items() if at is not None)
@@ -52,9 +59,17 @@ class GraphGroups:
             for group in self._groups_of(key):
                 group.roots.append(key)
         for group in self._groups.values():
-            read_group(scan, group, begun, index.serials_of)
+            read_group(scan, group, begun, index.serials_of, needed, nodes.keys())
         loose = [key for key in scan.graph.begun() if key not in self._ties.objects]
         self.cyclic = find_cycles(scan, loose)
+
+    def take_found(self, index: StorageIndex) -> None:
+        """Adds what the search upwards found below the `ctx` of a Function, as a whole model."""
+        for group in self._groups.values():
+            for key, by in group.contexts.items():
+                for below in self._ties.reached_from([key]) if key in self._ties.objects else ():
+                    for serial in index.known(below):
+                        group.saved.setdefault(serial, by)
 
     def all(self) -> Iterable[Group]:
         """Returns the groups."""
@@ -90,9 +105,14 @@ class GraphGroups:
             keys = tuple(serial for serial in group.saved if serial not in needed)
             if group.wanted and keys:
                 newest = max(keys)
-                ran = _is_backpropagated(self._leaves(group), made_at(newest), index, made_at)
+                ran = group.ran or _is_backpropagated(
+                    self._leaves(group), made_at(newest), index, made_at
+                )
                 yield GraphFact(
-                    *(group.cut, group.holder, group.apart, keys, newest, group.stepped, ran)
+                    *(group.cut, group.holder, group.apart, keys, newest, group.stepped, ran),
+                    freed=group.freed,
+                    partly=group.partly,
+                    silent=group.silent,
                 )
 
     def _leaves(self, group: Group) -> list[Any]:

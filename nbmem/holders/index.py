@@ -24,7 +24,7 @@ class StorageIndex:
         self.over: dict[int, list[Any]] = {}
         """Tensors and bare storages by the serial of what they show."""
         self.in_graphs: set[int] = set()
-        """Ids of the tensors that graphs keep."""
+        """Ids of the tensors that graphs keep, and of the `ctx` of Functions."""
         self._serials: dict[int, tuple[int, ...]] = {}
         self._table = table
 
@@ -39,6 +39,7 @@ class StorageIndex:
         self.refs = {ref.serial: ref for ref in self._table.live()}
         entries, saved = scan.entries, [tensor for _, _, tensor in scan.graph.saved()]
         self.in_graphs.update(map(id, saved))
+        self.in_graphs.update(map(id, scan.graph.functions()))
         for thing in (*scan.tensors, *saved, *things):
             if id(thing) not in self._serials:
                 entry = entries.get(id(thing))

@@ -14,7 +14,7 @@ from nbmem.inventory.paths import Step
 from nbmem.records import Chain, HeldStorage, PathStep, SuspendedFact
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Container, Iterable
 
     from nbmem.heap import StorageRef
     from nbmem.holders.needs import Needs
@@ -47,9 +47,9 @@ class Teller:
         """Cuts and the ids of all objects on the way, as far as points were noted."""
         self._root_ways: dict[tuple[int, str], list[_RootWay]] = {}
 
-    def tell_tensor(self, serial: int, thing: Any) -> None:
-        """Tells every way to one tensor of a storage."""
-        ways, more = ways_to(self._ties, thing)
+    def tell_tensor(self, serial: int, thing: Any, but: Container[int] = ()) -> None:
+        """Tells every way to one tensor of a storage, but those through these objects (ids)."""
+        ways, more = ways_to(self._ties, thing, but=but)
         self._more[serial] = self._more.get(serial, 0) + more
         needed = [self._needs.needs(way) for way in ways]
         cuts = [self._writer.find_cut(w, wanted=n) for w, n in zip(ways, needed, strict=True)]
@@ -124,6 +124,10 @@ class Teller:
         if known not in self._noted:
             self._noted.add(known)
             points.append(CutPoint(chain.cut, chain.holder, chain, way, at))
+
+    def chains_of(self, serial: int) -> list[Chain]:
+        """Returns what was told of one storage, shortest first; nothing where nothing was."""
+        return sorted(self._chains.get(serial, ()), key=lambda chain: len(chain.steps))
 
     def held(self, ref: StorageRef, *, wanted: bool) -> HeldStorage:
         """Returns what was told of one storage; garbage holds nothing that something else holds."""

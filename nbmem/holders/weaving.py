@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,6 +14,7 @@ from nbmem.holders.extents import is_array, is_plainly_shown, shown_by, view_fac
 from nbmem.holders.facts import (
     gradient_facts,
     lost_parameters,
+    may_be_unused,
     parameters_of,
     state_fact,
 )
@@ -21,6 +23,7 @@ from nbmem.holders.grouping import GraphGroups
 from nbmem.holders.index import StorageIndex, is_tensor
 from nbmem.holders.memory import lent, needed_with
 from nbmem.holders.needs import Needs
+from nbmem.holders.steppers import Steppers
 from nbmem.holders.telling import Teller
 from nbmem.holders.ties import Ties, tie_up
 from nbmem.holders.wanted import is_throwaway
@@ -30,7 +33,17 @@ from nbmem.inventory.gradients import reach_gradients
 from nbmem.inventory.names import write_names
 from nbmem.inventory.parts import parts_of
 from nbmem.inventory.walk import NameWalk
-from nbmem.records import GradientFact, Holders, Note, StateFact, ViewFact, write_path
+from nbmem.records import (
+    Chain,
+    GradientFact,
+    HeldStorage,
+    Holders,
+    Note,
+    PathStep,
+    StateFact,
+    ViewFact,
+    write_path,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -78,6 +91,13 @@ class Weaver:
         self._groups: GraphGroups
         self._writer: WordWriter
         self._needed: set[int] = set()
+        self._optimizers: list[tuple[str, Any]] = []
+        """Those that values need, by name."""
+        self._states: tuple[StateFact, ...] = ()
+        self._owners_of_unused: list[Any] = []
+        """Tensors with gradients that nobody may need: who else has them is searched."""
+        self._lost: set[int] = set()
+        """Serials of the storages that, of all values, only optimizers need."""
         self._given: set[int] = set()
         """Ids of the caller's own copies of namespaces."""
         self._named: set[int] = set()
@@ -104,9 +124,11 @@ class Weaver:
                 nodes = dict(zip(map(id, first), scan.roots, strict=True))
                 first.clear()
                 self._read(scan, nodes)
-            gradients, states, views = self._read_facts()
-            graphs = tuple(self._groups.facts(self._needed, self._index, made_at))
+            gradients, views = self._read_facts()
             self._search()
+            self._groups.take_found(self._index)
+            needed = self._needed - self._lost
+            graphs = tuple(self._groups.facts(needed, self._index, made_at))
             teller = self._tell(asked)
             held = [
                 teller.held(ref, wanted=serial in self._needed)
@@ -114,6 +136,8 @@ class Weaver:
                 if self._is_told(serial, asked) and ref() is not None
             ]
             held.sort(key=lambda one: (-one.bytes, one.key))
+            gradients = self._with_steppers(gradients)
+            states = tuple(self._with_others(fact, teller) for fact in self._states)
             suspended = tuple(teller.suspended())
             facts = (graphs, views, gradients, states, suspended)
             notes, bounded = tuple(self._notes), find_bounded(self._ties, self._index)
@@ -127,6 +151,8 @@ class Weaver:
         self._index.clear()
         self._roots.clear()
         self._names = {}
+        self._optimizers.clear()
+        self._owners_of_unused.clear()
 
     def _is_told(self, serial: int, asked: Collection[int]) -> bool:
         return serial not in self._needed or serial in asked
@@ -165,20 +191,20 @@ class Weaver:
         self._shared = self._table.groups()
         self._take_shared()
         self._groups = GraphGroups(self._ties, self._needs, self._writer)
+        self._optimizers = self._find_optimizers()
+        states = [self._state_fact(name, one) for name, one in self._optimizers]
+        self._states = tuple(fact for fact in states if fact is not None)
+        self._lost = {serial for fact in self._states for serial in fact.keys}
         bare = {key: at for key, at in begun.items() if not is_tensor(self._ties.objects.get(key))}
-        self._groups.read(scan, self._index, bare)
+        self._groups.read(scan, self._index, bare, self._needed - self._lost)
         self._notes += scan.notes
 
     # -- facts -------------------------------------------------------------------------------
 
-    def _read_facts(
-        self,
-    ) -> tuple[tuple[GradientFact, ...], tuple[StateFact, ...], tuple[ViewFact, ...]]:
-        optimizers = self._find_optimizers()
-        gradients = self._gradient_facts(optimizers)
-        states = [self._state_fact(name, one) for name, one in optimizers]
+    def _read_facts(self) -> tuple[tuple[GradientFact, ...], tuple[ViewFact, ...]]:
+        gradients = self._gradient_facts(self._optimizers)
         views = [self._view_fact(serial) for serial in self._needed]
-        return gradients, tuple(filter(None, states)), tuple(filter(None, views))
+        return gradients, tuple(filter(None, views))
 
     def _find_optimizers(self) -> list[tuple[str, Any]]:
         """Returns the optimizers that values need, by name."""
@@ -206,6 +232,9 @@ class Weaver:
             for serial in () if gradient is None else self._index.serials_of(gradient):
                 if serial in told:
                     self._web.owners.setdefault(serial, []).append(owner)
+        unused = [fact.key for fact in facts if may_be_unused(fact)]
+        owned = {id(o): o for key in unused for o in self._web.owners.get(key, ())}
+        self._owners_of_unused = list(owned.values())
         return tuple(facts)
 
     def _state_fact(self, name: str, optimizer: Any) -> StateFact | None:
@@ -216,6 +245,35 @@ class Weaver:
             self._web.optimizers[name] = optimizer
             self._web.lost[name] = lost_parameters(optimizer, besides)
         return fact
+
+    def _with_steppers(self, facts: Sequence[GradientFact]) -> tuple[GradientFact, ...]:
+        """Returns the facts with who else has the parameters of gradients that none may need."""
+        known = {id(one) for _, one in self._optimizers}
+        steppers, owners = (
+            Steppers(self._ties, self._writer, self._roots, known),
+            self._web.owners,
+        )
+        return tuple(
+            replace(fact, held_by=steppers.find(owners.get(fact.key, ())))
+            if may_be_unused(fact)
+            else fact
+            for fact in facts
+        )
+
+    def _with_others(self, fact: StateFact, teller: Teller) -> StateFact:
+        """Returns the fact with what else holds the storages that only optimizers need."""
+        others = []
+        for serial in fact.keys:
+            chains = list(teller.chains_of(serial))
+            chains += [
+                Chain((PathStep("variable", other.optimizer),), "optimizer", False, other.optimizer)
+                for other in self._states
+                if other is not fact and serial in other.keys
+            ]
+            ref = self._index.refs.get(serial)
+            if chains and ref is not None:
+                others.append(HeldStorage(serial, ref.bytes, tuple(chains)))
+        return replace(fact, others=tuple(others))
 
     def _view_fact(self, serial: int) -> ViewFact | None:
         ref = self._index.refs.get(serial)
@@ -242,7 +300,8 @@ class Weaver:
 
     def _search(self) -> None:
         """Asks the heap who else holds what no value needs."""
-        lost = [ref for serial, ref in self._index.refs.items() if serial not in self._needed]
+        needed = self._needed - self._lost
+        lost = [ref for serial, ref in self._index.refs.items() if serial not in needed]
         lost.sort(key=lambda ref: -ref.bytes)
         targets = [
             thing
@@ -250,6 +309,7 @@ class Weaver:
             for thing in self._index.over.get(ref.serial, ())
             if not self._index.was_looked_up(thing)
         ]
+        targets += self._owners_of_unused
         if len(targets) > _MOST_TARGETS:
             left = f"{len(targets) - _MOST_TARGETS:,} small tensors were not searched for holders."
             self._notes.append(Note("holders", "budget", left))
@@ -275,18 +335,23 @@ class Weaver:
         web = self._web
         tables: list[dict[Any, Any]] = [self._index.over, web.tensors, web.owners, web.lost]
         inner = {id(values) for table in tables for values in table.values()}
-        others = (self._ties.objects, web.optimizers, self._groups.cyclic)
+        others: list[object] = [self._ties.objects, web.optimizers, self._groups.cyclic]
+        others += [self._optimizers, self._owners_of_unused]
         return inner | self._given | {id(table) for table in (*tables, *others)}
 
     def _tell(self, asked: Collection[int]) -> Teller:
         teller = Teller(self._ties, self._needs, self._writer, self._web.points)
+        stale = {id(one) for name, one in self._optimizers if name in self._web.lost}
         for serial in self._index.refs:
-            if self._is_told(serial, asked):
+            if serial in self._lost and serial not in asked:
+                for thing in self._index.over.get(serial, ()):
+                    teller.tell_tensor(serial, thing, but=stale)
+            elif self._is_told(serial, asked):
                 for thing in self._index.over.get(serial, ()):
                     teller.tell_tensor(serial, thing)
         for group in self._groups.all():
             for serial in group.saved:
-                if self._is_told(serial, asked):
+                if serial in self._lost or self._is_told(serial, asked):
                     teller.tell_saved(serial, group)
             teller.add_roots(group)
         for overlapping in self._shared:

@@ -9,11 +9,12 @@ from nbmem.records import GraphFact
 if TYPE_CHECKING:
     from nbmem.leaks.moment import Moment
 
-STEPPED, BACKPROPAGATED, MANY, OLD = "stepped", "backpropagated", "many", "old"
-GRAPH_REASONS = frozenset({STEPPED, BACKPROPAGATED, MANY, OLD})
+FREED, STEPPED, PARTLY = "freed", "stepped", "partly freed"
+BACKPROPAGATED, MANY, OLD, SILENT = "backpropagated", "many", "old", "silent"
+GRAPH_REASONS = frozenset({FREED, STEPPED, PARTLY, BACKPROPAGATED, MANY, OLD, SILENT})
 LEFT = "left"
 """A generator or an iterator that no longer moves."""
-MAY_GO_ON = frozenset({OLD, LEFT})
+MAY_GO_ON = frozenset({OLD, SILENT, LEFT})
 """Only that no cell did says that nobody will: these go only when they are named."""
 WAITING = frozenset({"suspended_frame", "iterator_buffer"})
 """Holders that wait in the middle and may go on."""
@@ -25,13 +26,17 @@ def why_graph(fact: GraphFact, moment: Moment) -> str | None:
     Several in one container are told whatever their age, since mostly it is their numbers that
     somebody keeps; they may still be added up, so that letting go of them has a cost.
     """
-    if fact.stepped:
-        return STEPPED
-    if fact.backpropagated:
-        return BACKPROPAGATED
-    if fact.roots > 1:
-        return MANY
-    return OLD if moment.is_recent(fact.newest) is False else None
+    for told, why in (
+        (fact.freed, FREED),
+        (fact.stepped, STEPPED),
+        (fact.partly, PARTLY),
+        (fact.backpropagated, BACKPROPAGATED),
+        (fact.roots > 1, MANY),
+        (moment.is_recent(fact.newest) is False, SILENT if fact.silent else OLD),
+    ):
+        if told:
+            return why
+    return None
 
 
 def why_waiting(newest: int, moment: Moment) -> str | None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from nbmem.leaks import graphs, remedies, words
 from nbmem.leaks.findings import Finding, largest_of, name_of, path_of
 from nbmem.leaks.runs import is_old_copy
+from nbmem.leaks.values import chains_of_states
 from nbmem.records import ARGUMENTS, LEAK_HOLDERS, Chain, GraphFact, PathStep
 
 if TYPE_CHECKING:
@@ -149,7 +150,8 @@ def _all_chains(holders: Holders, moment: Moment) -> dict[int, tuple[Chain, ...]
         for key in fact.keys:
             if key not in chains and key not in needed and key in moment.records:
                 told[key].append(_chain_of(fact.cut, fact.holder, name_of(moment, key)))
-    return chains | {key: tuple(listed) for key, listed in told.items()}
+    shared = {k: c for k, c in chains_of_states(holders).items() if k in moment.records}
+    return chains | {key: tuple(listed) for key, listed in told.items()} | shared
 
 
 def _known(chain: Chain) -> Chain:
@@ -183,23 +185,32 @@ def _finding(group: Group, moment: Moment) -> Finding:
     main = judged[0]
     by_cut = {one.chain.cut: one for one in reversed(judged)}
     others = tuple(sorted(by_cut.keys() - {main.chain.cut}))
+    joint = tuple(cut for cut in others if not _goes_along(by_cut[cut], main))
     places = [main, *(by_cut[cut] for cut in others)]
     copied = main.kind in _COPIED and is_old_copy(keys, main.kind, moment)
     kind, why = ("stale_copy", "stale_copy") if copied else (main.kind, main.why)
     chain = main.chain
-    held = words.say_held(main.kind, chain.holder, chain.cut, chain.cell, many=main.many)
+    freed = main.why == graphs.FREED
+    held = words.say_held(
+        main.kind, chain.holder, chain.cut, chain.cell, many=main.many, freed=freed
+    )
     return Finding(
         kind=kind,
         holder=chain.holder,
         keys=keys,
         path=chain.steps,
         cuts=(chain.cut, *others, *sorted(group.litter)),
-        reason=words.say_reason(held, why, others, litter=bool(group.litter), more=group.more),
+        reason=words.say_reason(held, why, joint, litter=bool(group.litter), more=group.more),
         remedy=_remedy_of(places, litter=bool(group.litter)),
         cost=", ".join(dict.fromkeys(cost for one in places if (cost := _cost(one)))),
         reclaimable=all(map(_can_go, places)),
         on_request=any(_goes_by_name_only(one) for one in places),
     )
+
+
+def _goes_along(one: Judged, main: Judged) -> bool:
+    """Returns whether what frees one thing frees the other too, as the garbage collector does."""
+    return one.chain.holder == main.chain.holder == _GARBAGE
 
 
 def _remedy_of(places: list[Judged], *, litter: bool) -> str:

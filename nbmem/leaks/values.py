@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING
 from nbmem.leaks import remedies, words
 from nbmem.leaks.findings import Finding, largest_of, name_of, path_of, root_of
 from nbmem.leaks.runs import is_old_copy
+from nbmem.leaks.words import LOST
+from nbmem.records import Chain
 from nbmem.units import format_bytes, format_count
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from nbmem.leaks.moment import Moment
-    from nbmem.records import GradientFact, Holders, StateFact, ViewFact
+    from nbmem.records import GradientFact, Holders, PathStep, StateFact, ViewFact
 
-LOST = "lost parameters of "
-"""Before the name of an optimizer: the cut. The bare name would say that the optimizer goes."""
+OPTIMIZER = "optimizer"
 _KEPT = """\
 kept = [p for group in {name}.param_groups for p in group["params"]]
 for p in list({name}.state.keys() - set(kept)): {name}.state.pop(p)"""
@@ -36,12 +37,36 @@ _ITEM = re.compile(r"(.+)\[\d+\]")
 def find_states(holders: Holders, moment: Moment) -> Iterator[Finding]:
     """Yields what optimizers keep for parameters that no model of the user's has."""
     for fact in holders.states if holders.complete else ():
-        if moment.free(fact.keys):
-            yield _state(fact, moment)
+        shared = {other.key for other in fact.others}
+        keys = [key for key in fact.keys if key not in shared]
+        if moment.free(keys):
+            yield _state(fact, moment.take(keys), moment)
 
 
-def _state(fact: StateFact, moment: Moment) -> Finding:
-    keys, name = moment.take(fact.keys), fact.optimizer
+def chains_of_states(holders: Holders) -> dict[int, tuple[Chain, ...]]:
+    """Returns the chains of what an optimizer and something else hold, the optimizer's first.
+
+    Taking it out of the optimizer alone frees nothing of that.
+    """
+    chains: dict[int, tuple[Chain, ...]] = {}
+    lines = {fact.optimizer: _state_line(fact) for fact in holders.states}
+    for fact in holders.states if holders.complete else ():
+        own = _chain(fact.optimizer, path_of(fact.optimizer), lines)
+        for other in fact.others:
+            rest = (
+                _chain(chain.cut, chain.steps, lines) if chain.holder == OPTIMIZER else chain
+                for chain in other.chains
+            )
+            chains.setdefault(other.key, (own, *rest))
+    return chains
+
+
+def _chain(optimizer: str, steps: tuple[PathStep, ...], lines: Mapping[str, str]) -> Chain:
+    return Chain(steps, OPTIMIZER, False, LOST + optimizer, remedy=lines[optimizer])
+
+
+def _state(fact: StateFact, keys: tuple[int, ...], moment: Moment) -> Finding:
+    name = fact.optimizer
     stateless = all(moment.records[key].category != "optimizer state" for key in keys)
     copied = stateless and is_old_copy(keys, "stale_optimizer_state", moment)
     told = words.say_state(
@@ -49,7 +74,7 @@ def _state(fact: StateFact, moment: Moment) -> Finding:
     )
     return Finding(
         kind="stale_copy" if copied else "stale_optimizer_state",
-        holder="optimizer",
+        holder=OPTIMIZER,
         keys=keys,
         path=path_of(_name_in(name, keys, moment)),
         cuts=(LOST + name,),
@@ -76,20 +101,22 @@ def _state_line(fact: StateFact) -> str:
 
 def find_gradients(holders: Holders, moment: Moment) -> Iterator[Finding]:
     """Yields the gradients that no step will use, those of one variable together."""
-    groups: dict[tuple[str, bool, str], list[GradientFact]] = defaultdict(list)
+    groups: dict[tuple[str, bool, str, str], list[GradientFact]] = defaultdict(list)
     for fact in sorted(holders.gradients, key=lambda fact: (fact.name, fact.key)):
         if fact.frozen or (fact.zero and fact.optimizer is None):
             used = fact.optimizer if fact.frozen and not fact.zero else None
-            groups[root_of(fact.name), fact.frozen, used or ""].append(fact)
-    for (variable, frozen, optimizer), facts in sorted(groups.items()):
+            held_by = fact.held_by or ""
+            groups[root_of(fact.name), fact.frozen, used or "", held_by].append(fact)
+    for (variable, frozen, optimizer, held_by), facts in sorted(groups.items()):
         if moment.free(fact.key for fact in facts):
-            yield _gradients(variable, frozen, optimizer, facts, moment)
+            yield _gradients(variable, frozen, optimizer, held_by, facts, moment)
 
 
 def _gradients(
     variable: str,
     frozen: bool,
     optimizer: str,
+    held_by: str,
     facts: Sequence[GradientFact],
     moment: Moment,
 ) -> Finding:
@@ -100,16 +127,19 @@ def _gradients(
     path = path_of(next(fact.name for fact in mine if fact.key == largest))
     told = f"{len(mine)} gradients of {variable}" if many else mine[0].name
     bare = not frozen and any(moment.records[key].module is None for key in keys)
+    cost = told if bare else ""
+    if optimizer or held_by:
+        cost = words.say_cost_of_gradients(optimizer, held_by)
     return Finding(
         kind="unused_gradient",
         holder="tensor_attribute",
         keys=keys,
         path=path,
         cuts=tuple(fact.name for fact in mine),
-        reason=words.say_gradients(told, many=many, frozen=frozen),
+        reason=words.say_gradients(told, many=many, frozen=frozen, held_by=held_by),
         remedy=_gradient_lines(variable, frozen, mine, moment),
-        cost=f"another step of {optimizer}" if optimizer else told if bare else "",
-        on_request=bool(optimizer),
+        cost=cost,
+        on_request=bool(optimizer or held_by),
     )
 
 

@@ -106,11 +106,16 @@ _HELD_BY = {
 """The first half of a reason."""
 _NUMBERED = re.compile(r"Out\[|_\d")
 _CELL = re.compile(r"Out\[(\d+)\]")
+LOST = "lost parameters of "
+"""Before the name of an optimizer: the cut. The bare name would say that the optimizer goes."""
 EACH = "[*]"
 """Stands in a cut's text for every item of a container."""
 _SHOWN = "{cut} keeps what cell [{cell}] showed"
 _GRAPHS = "Every item of {cut} keeps its graph, which is all that backward() would need"
 _GRAPH_OF_ITEM = "An item of {cut} keeps its graph, which is all that backward() would need"
+_NEEDED = ", which is all that backward() would need"
+_LEADS_TO = " and what that leads to"
+"""Stands in its place where backward() has freed what was saved."""
 _CYCLE = "A tensor and its autograd graph hold each other"
 _MODULE_GRAPH = "A module keeps {cut} with its graph, which is all that backward() would need"
 
@@ -123,10 +128,13 @@ _WHY = {
     "stale_optimizer_state": "and no model of yours has these parameters",
     "stale_copy": "although a later run of the cell has made it anew",
     "forgotten_reference": _NEEDLESS,
+    graphs.FREED: "although backward() has freed what it saved, so that none can come any more",
+    graphs.PARTLY: "but backward() has freed a part of that, so it would fail",
     graphs.STEPPED: "but its weights were changed since, so backward() would fail",
     graphs.BACKPROPAGATED: "although backward() has already been called",
     graphs.MANY: "and a collection of results usually needs only their numbers",
     graphs.OLD: "and no cell since has called it",
+    graphs.SILENT: "and nothing in it tells whether backward() came: it saved no value",
     graphs.LEFT: "and no cell since has gone on with it",
 }
 """The second half, by kind or by what tells that a graph or a generator is left over."""
@@ -160,7 +168,9 @@ _COSTS = {
 }
 _GRAPH_COSTS = {
     graphs.BACKPROPAGATED: "another backward() through {cut}",
+    graphs.PARTLY: "gradients through the rest of {cut}",
     graphs.OLD: "backward() through {cut}",
+    graphs.SILENT: "backward() through {cut}",
     graphs.MANY: "backward() through {cut}",
 }
 _ERROR_WITHOUT_CELL = "%debug for that error"
@@ -176,7 +186,15 @@ def explain_holder(holder: str) -> str:
     return HOLDERS.get(holder, HOLDERS["unknown"])
 
 
-def say_held(kind: str, holder: str, cut: str, cell: int | None, *, many: bool = False) -> str:
+def say_held(
+    kind: str,
+    holder: str,
+    cut: str,
+    cell: int | None,
+    *,
+    many: bool = False,
+    freed: bool = False,
+) -> str:
     """Returns the first half of a reason: what holds it.
 
     Args:
@@ -185,6 +203,7 @@ def say_held(kind: str, holder: str, cut: str, cell: int | None, *, many: bool =
         cut: its text.
         cell: of the shown output.
         many: graphs of several tensors go with this cut.
+        freed: backward() has freed what the graph saved.
     """
     phrase = _HELD_BY.get(holder, _HELD_BY["unknown"])
     cut = name_of_cut(holder, cut)
@@ -197,6 +216,8 @@ def say_held(kind: str, holder: str, cut: str, cell: int | None, *, many: bool =
     elif kind == "retained_graph":
         one = _HELD_BY["autograd_graph"] if cut == cut.removesuffix(EACH) else _GRAPH_OF_ITEM
         phrase, cut = _GRAPHS if many else one, cut.removesuffix(EACH)
+    if freed:
+        phrase = phrase.replace(_NEEDED, _LEADS_TO)
     return phrase.format(cut=cut, cell=cell)
 
 
@@ -249,16 +270,35 @@ def say_cost(holder: str, cut: str, cell: int | None, why: str | None = None) ->
 
 def name_of_cut(holder: str, cut: str) -> str:
     """Returns a cut as people call it: an iterator by its own name, without what is inside."""
+    if holder == "optimizer":
+        return cut.removeprefix(LOST)
     return cut.partition(" → ")[0] if holder == "iterator_buffer" else cut
 
 
-def say_gradients(gradients: str, *, many: bool, frozen: bool) -> str:
-    """Returns the reason for gradients that nobody uses."""
+def say_gradients(gradients: str, *, many: bool, frozen: bool, held_by: str = "") -> str:
+    """Returns the reason for gradients that nobody uses.
+
+    Args:
+        gradients: `2 gradients of model`.
+        many: more than one.
+        frozen: of parameters with `requires_grad=False`.
+        held_by: what else has the parameters and may step: `sgd.params`.
+    """
+    them, they = ("them", "parameters") if many else ("it", "parameter")
+    may_step = f"{held_by} has the {they} and may step with {them}" if held_by else ""
     if frozen:
         rest = "belong to parameters" if many else "belongs to a parameter"
-        return f"{gradients} {rest} with requires_grad=False, which no training changes."
-    rest = "are all zero, and no optimizer has their parameters"
-    return f"{gradients} {rest if many else 'is all zero, and no optimizer has its parameter'}."
+        told = f"{gradients} {rest} with requires_grad=False, which no training changes"
+        return f"{told}; {may_step} all the same." if held_by else f"{told}."
+    are, whose = ("are", "their parameters") if many else ("is", "its parameter")
+    if held_by:
+        return f"{gradients} {are} all zero; no optimizer of torch's has {whose}, but {may_step}."
+    return f"{gradients} {are} all zero, and no optimizer has {whose}."
+
+
+def say_cost_of_gradients(optimizer: str, held_by: str) -> str:
+    """Returns what is lost with gradients that somebody may still step with."""
+    return f"another step of {optimizer or held_by}"
 
 
 def say_state(optimizer: str, parameters: int, *, all_of_it: bool, in_groups: bool) -> str:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from nbmem.devices.accelerators import AcceleratorReader, MpsReader
 from nbmem.devices.protocols import reading_failed
+from nbmem.heap import notes_on_frozen
 from nbmem.ledger.accelerator import accelerator_ledger, metal_ledger
 from nbmem.ledger.main_memory import main_memory_ledger
 from nbmem.records import DeviceLedger, Ledger
@@ -41,7 +42,8 @@ def take_ledger(
     chosen = devices.choose(device)
     readers = [reader for reader in chosen if reader.kind != "host"] or [devices.cpu]
     ledgers = (_ledger_of(reader, inventory, table, devices.host) for reader in readers)
-    return Ledger(tuple(ledgers), taken_at=now, notes=inventory.notes)
+    notes = (*inventory.notes, *notes_on_frozen("storages"))
+    return Ledger(tuple(ledgers), taken_at=now, notes=notes)
 
 
 def _ledger_of(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from nbmem.errors import NameNotFoundError
-from nbmem.leaks.values import LOST
+from nbmem.leaks.words import LOST
 from nbmem.reclaim.outcome import list_of
 from nbmem.units import format_bytes
 

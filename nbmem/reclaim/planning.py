@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from nbmem.heap import StorageRef
-from nbmem.leaks.values import LOST
+from nbmem.leaks.words import LOST
 from nbmem.reclaim.arrays import copy_arrays, is_array, way_to, why_not_copy
 from nbmem.reclaim.choosing import Choice, Known, choose
 from nbmem.reclaim.cutting import Cutter, words_of
@@ -154,14 +154,19 @@ class _Planner:
         """Adds what frees a leak to the work; returns it in words, empty where it is refused."""
         if leak.kind == "unused_gradient":
             return self._take_gradients(leak, work)
-        optimizer = leak.cuts[0].removeprefix(LOST) if leak.cuts else ""
-        if leak.holder == "optimizer" and optimizer in self._web.optimizers:
-            return self._take_state(optimizer, work)
         cycle = leak.kind == "autograd_cycle"
-        said = [self._take_cut(cut, work, cycle=cycle) for cut in leak.cuts]
+        said = [
+            self._take_state(cut.removeprefix(LOST), work)
+            if self._is_lost(cut)
+            else self._take_cut(cut, work, cycle=cycle)
+            for cut in leak.cuts
+        ]
         if not all(said):
             return ""
         return ", ".join(dict.fromkeys(said))
+
+    def _is_lost(self, cut: str) -> bool:
+        return cut.startswith(LOST) and cut.removeprefix(LOST) in self._web.optimizers
 
     def _views(self, leak: Leak) -> list[Target]:
         tensors = [tensor for key in leak.storages for tensor in self._web.tensors.get(key, ())]

@@ -136,7 +136,7 @@ class GraphFact:
     """`autograd_graph` for one tensor, `container`, `module_attribute`, …"""
     roots: int
     """Tensors whose graphs these are; results of one forward pass, such as the loss and the logits
-    that it was made from, count as one."""
+    that it was made from, count as one. Those that backward has freed count only where all are."""
     keys: tuple[int, ...]
     """Storages that go when all these tensors are detached."""
     newest: int
@@ -144,7 +144,16 @@ class GraphFact:
     stepped: bool = False
     """Weights were changed in place since: backward would raise an error."""
     backpropagated: bool = False
-    """The gradients of the graphs' leaves are newer than the graphs (`retain_graph=True`)."""
+    """The gradients of the graphs' leaves are newer than the graphs (`retain_graph=True`), or
+    backward went through Functions that saved nothing."""
+    freed: bool = False
+    """Backward has freed what all of them saved: no other can come. Weights, gradients and what
+    Functions put on their `ctx` are still kept."""
+    partly: bool = False
+    """Backward has freed a part of what they saved, as where two losses share a trunk: through all
+    of it none can come, through the rest one may."""
+    silent: bool = False
+    """They saved nothing, so that nothing tells whether backward came."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +185,9 @@ class GradientFact:
     frozen: bool
     """Its parameter has `requires_grad=False`."""
     optimizer: str | None
-    """An optimizer that lives and has the parameter; None: none has."""
+    """An optimizer of torch's that lives and has the parameter; None: none has."""
+    held_by: str | None = None
+    """What else has the parameter in a list or an attribute, and so may step: `sgd.params`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +203,9 @@ class StateFact:
     """The parameters still stand in `param_groups`."""
     all_of_it: bool
     """The optimizer has no other parameters."""
+    others: tuple[HeldStorage, ...] = ()
+    """Those of the storages that something else holds as well (a graph, an error, another
+    optimizer), with these chains alone."""
 
 
 @dataclass(frozen=True, slots=True)

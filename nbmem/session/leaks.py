@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from nbmem.errors import NameNotFoundError
+from nbmem.heap import notes_on_frozen
 from nbmem.holders.roots import find_roots
 from nbmem.holders.web import open_web
 from nbmem.inventory import explain_property, find_places, find_thing
@@ -85,7 +86,8 @@ class LeakFinder:
             return only(self._noted(web.holders), keys)
 
     def _noted(self, holders: Holders) -> Holders:
-        return replace(holders, notes=(*holders.notes, *self.notes))
+        notes = (*holders.notes, *self.notes, *notes_on_frozen("leaks"))
+        return replace(holders, notes=notes)
 
     def plan(self, targets: object, *, everything: bool) -> ReclaimReport:
         """Returns what `reclaim` would do."""

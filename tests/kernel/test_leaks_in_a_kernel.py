@@ -16,6 +16,8 @@ SCENES = (
     "a displayed tensor after del",
     "an error with good cells after it",
     "a list of losses",
+    "the last loss of a loop whose model is gone",
+    "zero gradients of an optimizer that somebody wrote",
     "activations that a forward hook gathers",
     "Adam's state of a head that was replaced",
     "a slice of a batch",

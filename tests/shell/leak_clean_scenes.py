@@ -28,6 +28,12 @@ CLEAN = (
         "told = [train(), train()]",
     ),
     CleanScene(
+        "an optimizer whose model only a loss waits for",
+        _NET + "train()\nloss = net(x).pow(2).mean()\nkept = list(net.parameters())\n"
+        "del net, train\n",
+        "opt.zero_grad(); loss.backward(); opt.step(); told = float(kept[0].sum())",
+    ),
+    CleanScene(
         "pending gradients",
         _NET + "net(x).pow(2).mean().backward()\n# %%\nnumber = 1\n# %%\nnumber += 1\n",
         "opt.step(); told = train()",
@@ -36,6 +42,54 @@ CLEAN = (
         "a loss whose backward comes in the next cell",
         _NET + "loss = net(x).pow(2).mean()\n",
         "loss.backward(); opt.step(); told = train()",
+    ),
+    CleanScene(
+        "a loss that waits for backward although its model has no name any more",
+        _NET + "w = torch.ones(2**18, requires_grad=True)\n"
+        "loss = net(x).pow(2).mean() + w.exp().mean()\ndel net, opt, train\n",
+        "loss.backward(); told = float(w.grad.sum())",
+    ),
+    CleanScene(
+        "a loss that waits among losses that are over",
+        _NET + "losses = []\nfor _ in range(3):\n"
+        "    losses.append(net(x).pow(2).mean())\n    opt.zero_grad(); losses[-1].backward()\n"
+        "losses.append(net(x).pow(2).mean())\ndel net\n",
+        "losses[-1].backward(); opt.step(); told = [float(loss) for loss in losses]",
+    ),
+    CleanScene(
+        "a trunk that waits for the gradient of its head",
+        _NET + "hidden = net[1](net[0](x))\nloss = net[2](hidden).pow(2).mean()\n"
+        "(gradient,) = torch.autograd.grad(loss, hidden)\n",
+        "hidden.backward(gradient); told = float(net[0].weight.grad.sum())",
+    ),
+    CleanScene(
+        "a Function that keeps on its context what backward needs",
+        """
+        class Scaled(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                ctx.scale = torch.full_like(x, 2.0)
+                return x * ctx.scale
+            @staticmethod
+            def backward(ctx, gradient):
+                return gradient * ctx.scale
+        w = torch.ones(2**18, requires_grad=True)
+        # %%
+        loss = Scaled.apply(w).sum()
+        """,
+        "loss.backward(); told = float(w.grad.sum())",
+    ),
+    CleanScene(
+        "a checkpoint that waits for backward although its model has no name any more",
+        """
+        from torch.utils.checkpoint import checkpoint
+        net = nn.Linear(512, 512)
+        x = torch.ones(2, 512, requires_grad=True)
+        # %%
+        loss = checkpoint(net, x, use_reentrant=True).sum()
+        del net
+        """,
+        "loss.backward(); told = list(x.grad.shape)",
     ),
     CleanScene(
         "a dict of the results of one forward pass",

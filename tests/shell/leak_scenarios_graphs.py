@@ -5,6 +5,17 @@ from __future__ import annotations
 from leak_scene import MIB, Scenario
 
 _WEIGHT = "w = torch.ones(2**18, requires_grad=True)\n"
+_TRAINED = """
+torch.manual_seed(0)
+net = nn.Linear(512, 512, bias=False)
+opt = torch.optim.SGD(net.parameters(), lr=0.125)
+def train(step):
+    loss = net(torch.ones(2, 512)).add(step).pow(2).mean()
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+    return loss
+"""
 _AGED = "# %%\nnumber = 1\n# %%\nnumber += 1\n"
 
 GRAPHS = (
@@ -187,6 +198,111 @@ GRAPHS = (
         made_by=2,
         bytes=3 * MIB,
         after="told = float((h * w).tanh().sum())",
+    ),
+    Scenario(
+        "the last loss of a loop whose model is gone",
+        "retained_graph",
+        "autograd_graph",
+        _TRAINED + "# %%\n"
+        "for step in range(3):\n"
+        "    loss = train(step)\n"
+        "probe(net.weight, net.weight.grad);\n"
+        "# %%\n"
+        "del opt, train\n"
+        "del net\n",
+        ("del net", "net.weight.grad = None"),
+        "loss = loss.detach()",
+        path=("loss", "graph", "AccumulateGrad"),
+        made_by=None,
+        bytes=2 * MIB,
+        after="told = float(loss)",
+    ),
+    Scenario(
+        "losses of a loop in a list, their model gone",
+        "retained_graph",
+        "container",
+        _TRAINED + "losses = []\n# %%\n"
+        "for step in range(3):\n"
+        "    losses.append(train(step))\n"
+        "probe(net.weight, net.weight.grad);\n"
+        "# %%\n"
+        "del opt, train\n"
+        "del net\n",
+        ("    losses.append(train(step))", "    losses.append(train(step).item())"),
+        "losses = [loss.detach() for loss in losses]",
+        path=("losses", "graph", "AccumulateGrad"),
+        made_by=None,
+        bytes=2 * MIB,
+        after="told = [float(loss) for loss in losses]",
+    ),
+    Scenario(
+        "what a Function put on its context",
+        "retained_graph",
+        "autograd_graph",
+        """
+        class Masked(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                ctx.mask = probe(x.detach() > 0)
+                ctx.save_for_backward(x)
+                return x.exp()
+            @staticmethod
+            def backward(ctx, gradient):
+                (x,) = ctx.saved_tensors
+                return gradient * x.exp() * ctx.mask
+        w = torch.ones(2**20, requires_grad=True)
+        # %%
+        loss = Masked.apply(w).sum()
+        loss.backward()
+        """,
+        ("        ctx.mask = probe(x.detach() > 0)", "        ctx.mask = 1"),
+        "loss = loss.detach()",
+        path=("loss", "graph", "MaskedBackward"),
+        made_by=2,
+        after="told = float(loss), float(w.grad.sum())",
+    ),
+    Scenario(
+        "a model on the context of a checkpoint",
+        "retained_graph",
+        "autograd_graph",
+        """
+        from torch.utils.checkpoint import checkpoint
+        net = nn.Linear(512, 512, bias=False)
+        probe(net)
+        x = torch.ones(2, 512, requires_grad=True)
+        # %%
+        loss = checkpoint(net, x, use_reentrant=True, preserve_rng_state=False).sum()
+        loss.backward()
+        probe(net.weight.grad)
+        del net
+        """,
+        ("del net", "x.grad = None"),
+        "loss = loss.detach()",
+        path=("loss", "graph", "CheckpointFunctionBackward"),
+        made_by=None,
+        bytes=2 * MIB,
+        after="told = list(loss.shape), x.requires_grad",
+    ),
+    Scenario(
+        "the first of two losses over one trunk",
+        "retained_graph",
+        "autograd_graph",
+        """
+        w, v = (torch.ones(2**18, requires_grad=True) for _ in range(2))
+        # %%
+        trunk = probe(w.exp())
+        first, second = (probe((trunk * v).exp()) * v).sum(), trunk.sin().sum()
+        second.backward()
+        del trunk, second
+        """,
+        ("second.backward()", "(first + second).backward()"),
+        "first = first.detach()",
+        path=("first", "graph"),
+        made_by=2,
+        bytes=2 * MIB,
+        target="everything",
+        cost=("gradients through the rest of first",),
+        after="told = float(first), float(w.grad.sum())",
     ),
     Scenario(
         "a bare node of a graph",

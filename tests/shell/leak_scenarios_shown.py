@@ -130,6 +130,26 @@ train()
 
 ERRORS = (
     Scenario(
+        "the error before the last one",
+        "unreachable",
+        "garbage",
+        """
+        import gc; gc.collect(); gc.disable()
+        def work(n):
+            acts = probe(torch.ones(2**18))
+            return acts.view(n)
+        # %%
+        get_ipython().run_cell("work(3)");
+        # %%
+        get_ipython().run_cell("1 / 0");
+        """,
+        ("    return acts.view(n)", "    return acts.shape"),
+        "gc.enable(); gc.collect();",
+        path=("garbage", "local 'acts'"),
+        made_by=None,
+        after="told = float(torch.ones(3).sum())",
+    ),
+    Scenario(
         "an error just raised",
         "stale_error",
         "traceback",

@@ -38,6 +38,60 @@ TRAINING = (
         by_name=True,
     ),
     Scenario(
+        "zero gradients of an optimizer that somebody wrote",
+        "unused_gradient",
+        "tensor_attribute",
+        """
+        class Descent:
+            def __init__(self, params): self.params = list(params)
+            def step(self):
+                with torch.no_grad():
+                    for p in self.params: p -= 0.125 * p.grad
+            def zero_grad(self):
+                for p in self.params: p.grad.zero_()
+        net = nn.Linear(512, 512, bias=False)
+        descent = Descent(net.parameters())
+        # %%
+        net(torch.ones(2, 512)).pow(2).mean().backward()
+        descent.step()
+        probe(net.weight.grad);
+        descent.zero_grad()
+        """,
+        ("descent.zero_grad()", "number = 1"),
+        "net.zero_grad()",
+        path=("net.weight.grad",),
+        made_by=2,
+        target="leak",
+        cost=("another step of descent.params",),
+        lost=("net.weight.grad", "descent.params.0.grad"),
+        after="told = list(net(torch.ones(2, 512)).shape)",
+        by_name=True,
+    ),
+    Scenario(
+        "an optimizer and a loss after backward of a model that is gone",
+        "stale_optimizer_state",
+        "optimizer",
+        """
+        torch.manual_seed(0); net = nn.Linear(512, 512, bias=False)
+        opt = torch.optim.Adam(net.parameters(), lr=0.125)
+        # %%
+        loss = net(torch.ones(2, 512)).pow(2).mean()
+        loss.backward()
+        opt.step(); probe(net, net.weight.grad, opt);
+        # %%
+        del net
+        """,
+        ("del net", "number = 1"),
+        "loss = loss.detach(); del opt",
+        path=("opt",),
+        made_by=None,
+        bytes=4 * MIB + 4,
+        leaks=2,
+        lost=("opt",),
+        after="told = float(loss)",
+        by_name=True,
+    ),
+    Scenario(
         "gradients of frozen parameters",
         "unused_gradient",
         "tensor_attribute",

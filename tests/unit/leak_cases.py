@@ -7,7 +7,14 @@ from dataclasses import dataclass
 from leak_worlds import MIB, World, chain, held_by, made, storage
 
 from nbmem.leaks import CellRuns
-from nbmem.records import GradientFact, GraphFact, StateFact, SuspendedFact, ViewFact
+from nbmem.records import (
+    GradientFact,
+    GraphFact,
+    HeldStorage,
+    StateFact,
+    SuspendedFact,
+    ViewFact,
+)
 
 
 @dataclass(frozen=True)
@@ -395,6 +402,42 @@ GRAPHS = (
         stepped=True,
     ),
     graph(
+        "a loss after its backward()",
+        "loss keeps its graph and what that leads to, although backward() has freed what it saved, "
+        "so that none can come any more.",
+        "loss = loss.detach()",
+        freed=True,
+    ),
+    graph(
+        "losses in a list after their backward()",
+        "Every item of losses keeps its graph and what that leads to, although backward() has "
+        "freed what it saved, so that none can come any more.",
+        "losses = [x.detach() for x in losses]",
+        cut="losses[*]",
+        holder="container",
+        texts=("losses", "[3]"),
+        roots=4,
+        freed=True,
+    ),
+    graph(
+        "a loss whose trunk another backward() has freed",
+        f"loss keeps its graph, {NEEDED_BY_BACKWARD}, but backward() has freed a part of that, so "
+        "it would fail.",
+        "loss = loss.detach()",
+        "gradients through the rest of loss",
+        partly=True,
+    ),
+    graph(
+        "a loss of some cells ago that saved nothing",
+        f"loss keeps its graph, {NEEDED_BY_BACKWARD}, and nothing in it tells whether backward() "
+        "came: it saved no value.",
+        "loss = loss.detach()",
+        "backward() through loss",
+        origins=OLD,
+        silent=True,
+        on_request=True,
+    ),
+    graph(
         "a loss after backward(retain_graph=True)",
         f"loss keeps its graph, {NEEDED_BY_BACKWARD}, although backward() has already been called.",
         "loss = loss.detach()",
@@ -483,8 +526,8 @@ CYCLES = (cycle("autograd_graph", CYCLE, "graph"), cycle("hook", CYCLE, "hook of
 # -- more than a value needs ----------------------------------------------------------------------
 
 
-def gradient(name, key=1, *, zero=True, frozen=False, optimizer=None):
-    return GradientFact(key, MIB, name, zero, frozen, optimizer)
+def gradient(name, key=1, *, zero=True, frozen=False, optimizer=None, held_by=None):
+    return GradientFact(key, MIB, name, zero, frozen, optimizer, held_by)
 
 
 def gradients(*facts, others=()):
@@ -550,6 +593,27 @@ GRADIENTS = (
         bytes=2 * MIB,
     ),
     unused(
+        "zeros that an optimizer which is none of torch's may step with",
+        gradients(gradient(WEIGHT, held_by="sgd.params"), gradient(BIAS, 2, held_by="sgd.params")),
+        gradients(gradient(WEIGHT, zero=False), gradient(BIAS, 2, zero=False)),
+        "2 gradients of model are all zero; no optimizer of torch's has their parameters, but "
+        "sgd.params has the parameters and may step with them.",
+        "model.zero_grad(set_to_none=True)",
+        cost="another step of sgd.params",
+        on_request=True,
+        bytes=2 * MIB,
+    ),
+    unused(
+        "the gradient of a frozen parameter that something else has",
+        gradients(gradient(WEIGHT, frozen=True, held_by="sgd.params")),
+        gradients(gradient(WEIGHT, zero=False, held_by="sgd.params")),
+        "model.fc.weight.grad belongs to a parameter with requires_grad=False, which no training "
+        "changes; sgd.params has the parameter and may step with it all the same.",
+        "model.fc.weight.grad = None",
+        cost="another step of sgd.params",
+        on_request=True,
+    ),
+    unused(
         "the gradient of a frozen parameter that an optimizer would still step with",
         gradients(gradient(WEIGHT, zero=False, frozen=True, optimizer="opt")),
         gradients(gradient(WEIGHT, zero=False, optimizer="opt")),
@@ -576,6 +640,20 @@ AGAIN = storage(5, "model.weight", category="parameter")
 RUNS_OF_MODEL = {1: made(3, run=1, name="model.weight"), 5: made(6, run=2, name="model.weight")}
 TWICE = (CellRuns(1, 2),)
 
+LOSS_TOO = chain("autograd_graph", "loss", "loss", "graph", "saved by AccumulateGrad")
+ERROR_TOO = chain("traceback", "traceback of cell [7]", "traceback of cell [7]", "local", cell=7)
+
+
+def with_others(*chains, **graph):
+    """A weight that an optimizer and something else keep; nothing, where it is in use."""
+    others = (HeldStorage(1, MIB, chains),) if chains else ()
+    fact = StateFact("opt", 1, (1,) if chains else (), True, True, others)
+    facts = {"states": (fact,)}
+    if chains and chains[0].cut == "loss":
+        facts["graphs"] = (GraphFact("loss", "autograd_graph", 1, (1,), 1, **graph),)
+    return World((storage(1, LEFT, category="parameter"),), facts=facts)
+
+
 STATES = (
     Case(
         "optimizer",
@@ -598,6 +676,29 @@ STATES = (
         'kept = [p for group in opt.param_groups for p in group["params"]]\n'
         "for p in list(opt.state.keys() - set(kept)): opt.state.pop(p)",
         bytes=2 * MIB,
+    ),
+    Case(
+        "what an optimizer and a graph keep",
+        "stale_optimizer_state",
+        "optimizer",
+        with_others(LOSS_TOO, stepped=True),
+        with_others(LOSS_TOO),
+        "opt",
+        "The optimizer opt keeps parameters and their state, and no model of yours has these "
+        "parameters; loss holds it too, so cutting one alone frees nothing.",
+        "del opt\nloss = loss.detach()",
+    ),
+    Case(
+        "what an optimizer and an error keep",
+        "stale_optimizer_state",
+        "optimizer",
+        with_others(ERROR_TOO),
+        with_others(),
+        "opt",
+        "The optimizer opt keeps parameters and their state, and no model of yours has these "
+        "parameters; traceback of cell [7] holds it too, so cutting one alone frees nothing.",
+        'del opt\n%gpumem reclaim "traceback of cell [7]"',
+        cost="%debug for the error of [7]",
     ),
     Case(
         "an optimizer of nothing",
