@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import types
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -134,7 +135,9 @@ class Teller:
                 if chain.holder in ("suspended_frame", "iterator_buffer"):
                     by_cut.setdefault(chain.cut, (chain.holder, set()))[1].add(serial)
         for cut, (holder, keys) in by_cut.items():
-            yield SuspendedFact(cut, holder, tuple(sorted(keys)), max(keys))
+            targets = (point.target for point in self._points.get(cut, ()))
+            awaited = any(type(target) is types.AsyncGeneratorType for target in targets)
+            yield SuspendedFact(cut, holder, tuple(sorted(keys)), max(keys), awaited)
 
 
 def _in_common(ways: list[Way], cuts: list[Cut]) -> list[Cut]:
@@ -142,6 +145,9 @@ def _in_common(ways: list[Way], cuts: list[Cut]) -> list[Cut]:
     if len({cut.text for cut in cuts}) < 2:
         return cuts
     ids = [_ids_of(way) for way in ways]
+    if len({(*one[-2:], way.ties[-1].key) for one, way in zip(ids, ways, strict=True)}) == 1:
+        if len(ids[0]) > 1 and all(c.at == len(one) - 1 for one, c in zip(ids, cuts, strict=True)):
+            return [Cut(c.at, cuts[0].holder, cuts[0].text) for c in cuts]
     for way, cut in zip(ways, cuts, strict=True):
         key = id(way.objects[cut.at])
         if key != ids[0][-1] and all(key in one for one in ids):

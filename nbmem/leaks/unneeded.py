@@ -33,7 +33,6 @@ _KINDS = {
 _COPIED = frozenset({"stale_output", "forgotten_reference", "stale_optimizer_state"})
 """Kinds that give way to `stale_copy`."""
 _GARBAGE = "garbage"
-_ONLY_EXPLAINED = frozenset({"thread", "cpp", "unknown"})
 _BY_NAME = frozenset(
     {
         *("hook", "closure", "default_argument", "class_attribute", "tensor_attribute"),
@@ -57,6 +56,10 @@ class Judged:
     """The kind, or what tells that a graph or generator is left over."""
     many: bool = False
     """Graphs of several tensors go with this cut."""
+    places: tuple[PathStep, ...] = ()
+    """Where these tensors stand."""
+    awaited: bool = False
+    """An asynchronous generator waits there."""
 
     @property
     def graph(self) -> bool:
@@ -90,7 +93,7 @@ class _Grouping:
     def __init__(self, holders: Holders, moment: Moment) -> None:
         self._moment = moment
         self._graphs = {fact.cut: fact for fact in holders.graphs}
-        self._waiting = {fact.cut: fact.newest for fact in holders.suspended}
+        self._waiting = {fact.cut: fact for fact in holders.suspended}
         self._chains = _all_chains(holders, moment)
         self._more = {held.key for held in holders.held if held.more}
         self._newest = _newest_by_cut(self._chains)
@@ -121,12 +124,15 @@ class _Grouping:
         if fact is not None or chain.holder == "autograd_graph":
             fact = fact or GraphFact(chain.cut, chain.holder, 1, (), self._newest[chain.cut])
             why = graphs.why_graph(fact, self._moment)
-            return Judged(chain, "retained_graph", why, fact.roots > 1) if why else None
+            judged = Judged(chain, "retained_graph", why or "", fact.roots > 1, fact.places)
+            return judged if why else None
         kind = _KINDS.get(chain.holder, "forgotten_reference")
         if chain.holder in graphs.WAITING:
-            newest = self._waiting.get(chain.cut, self._newest[chain.cut])
+            waiting = self._waiting.get(chain.cut)
+            newest = self._newest[chain.cut] if waiting is None else waiting.newest
             why = graphs.why_waiting(newest, self._moment)
-            return Judged(chain, kind, why) if why else None
+            awaited = waiting is not None and waiting.awaited
+            return Judged(chain, kind, why, awaited=awaited) if why else None
         return Judged(chain, kind, kind)
 
 
@@ -196,19 +202,25 @@ def _finding(group: Group, moment: Moment) -> Finding:
         cuts=(chain.cut, *others, *sorted(group.litter)),
         reason=words.say_reason(held, why, others, litter=bool(group.litter), more=group.more),
         remedy=_remedy_of(places, litter=bool(group.litter)),
-        cost=", ".join(dict.fromkeys(cost for one in places if (cost := _cost(one)))),
+        cost=", ".join(dict.fromkeys(cost for one in places if (cost := cost_of(one)))),
         reclaimable=all(map(_can_go, places)),
         on_request=any(_goes_by_name_only(one) for one in places),
     )
 
 
 def _remedy_of(places: list[Judged], *, litter: bool) -> str:
-    last = [remedies.cut_line(_GARBAGE, "", named=False)] if litter else []
-    return remedies.join_lines([*map(_remedy, places), *last])
+    lines = [*map(remedy_of, places)]
+    lines += [remedies.cut_line(_GARBAGE, "")] if litter else []
+    joined = remedies.join_lines(lines, reclaimable=all(map(_can_go, places)))
+    if len(joined.splitlines()) > remedies.MOST_LINES and all(map(_can_go, places)):
+        return remedies.reclaim(places[0].chain.cut)
+    return joined
 
 
 def _can_go(one: Judged) -> bool:
-    return one.chain.holder not in _ONLY_EXPLAINED and one.chain.cut != ARGUMENTS
+    if one.awaited or one.chain.cut == ARGUMENTS:
+        return False
+    return one.chain.holder not in remedies.EXPLAINED
 
 
 def _goes_by_name_only(one: Judged) -> bool:
@@ -217,23 +229,24 @@ def _goes_by_name_only(one: Judged) -> bool:
     return one.chain.holder in _BY_NAME and one.kind not in _FREELY
 
 
-def _remedy(one: Judged) -> str:
+def remedy_of(one: Judged) -> str:
+    """Returns the code that cuts a chain; empty where none does."""
     chain = one.chain
-    if chain.remedy:
-        return chain.remedy
     if chain.cut == ARGUMENTS:
-        return "atexit.unregister(function)"
+        return ""
     if one.kind == "autograd_cycle":
         return remedies.reclaim(chain.cut)
     if one.graph:
-        single = "" if one.many else remedies.item_line(chain.steps)
-        return single or remedies.detach_line(chain.cut, chain.steps)
-    own = chain.steps[:1] and chain.steps[0].kind == "variable"
-    return remedies.cut_line(chain.holder, chain.cut, named=bool(own))
+        return remedies.detach_lines(chain.cut, one.places)
+    if one.awaited:
+        named = chain.steps[0].kind == "variable" and remedies.is_expression(chain.cut)
+        return f"await {chain.cut}.aclose()" if named else ""
+    return remedies.cut_line(chain.holder, chain.cut, chain.steps)
 
 
-def _cost(one: Judged) -> str:
+def cost_of(one: Judged) -> str:
+    """Returns what the user loses when a chain is cut; empty where it is nothing."""
     chain = one.chain
-    if chain.cost or one.kind == "autograd_cycle":
-        return chain.cost
+    if one.kind == "autograd_cycle":
+        return ""
     return words.say_cost(chain.holder, chain.cut, chain.cell, one.why)

@@ -145,6 +145,10 @@ class GraphFact:
     """Weights were changed in place since: backward would raise an error."""
     backpropagated: bool = False
     """The gradients of the graphs' leaves are newer than the graphs (`retain_graph=True`)."""
+    places: tuple[PathStep, ...] = ()
+    """Where these tensors stand, each with all steps as its text: kind `variable`, `attribute`,
+    `list item`, `dict entry`; `list` or `dict` for all items of one; `node` for a bare node of a
+    graph. Empty where one of them stands in several places, or in one that takes no other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +165,10 @@ class ViewFact:
     """They are numpy arrays, whose copies are no storages of torch's."""
     attached: bool = False
     """The graph of one of them ends at what it was cut from; a copy would have that graph too."""
+    places: tuple[PathStep, ...] = ()
+    """Where each of them stands; see `GraphFact.places`."""
+    siblings: int = 0
+    """Items of the list that they are items of, themselves included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +185,8 @@ class GradientFact:
     """Its parameter has `requires_grad=False`."""
     optimizer: str | None
     """An optimizer that lives and has the parameter; None: none has."""
+    module: str = ""
+    """The outermost module that has the parameter, as the user comes to it: `trainer.model`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +216,8 @@ class SuspendedFact:
     """Storages that go with it."""
     newest: int
     """Highest serial among them."""
+    awaited: bool = False
+    """It is an asynchronous generator, whose end has to be awaited."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from leak_worlds import MIB, World, chain, held_by, made, storage
 
 from nbmem.leaks import CellRuns
-from nbmem.records import GradientFact, GraphFact, StateFact, SuspendedFact, ViewFact
+from nbmem.records import GradientFact, GraphFact, PathStep, StateFact, SuspendedFact, ViewFact
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ PLAIN = (
         ("errors", "[0]", "train()", "local 'acts'"),
         "The exception errors[0] keeps the variables of the functions that were running, and that "
         "error is over.",
-        "errors[0].__traceback__ = None",
+        '%gpumem reclaim "errors[0]"',
         "the variables of the frames of errors[0]",
         "stale_error",
     ),
@@ -229,7 +229,7 @@ PLAIN = (
         "frame",
         ("frame", "trace()", "local 'acts'"),
         f"The frame frame keeps the variables of its function, {NEEDLESS}",
-        "frame.clear()",
+        '%gpumem reclaim "frame"',
         "the variables of frame",
     ),
     plain(
@@ -254,16 +254,18 @@ PLAIN = (
         "ready → 'done'",
         ("ready", "'done'", "result"),
         f"ready → 'done' keeps its result, {NEEDLESS}",
-        "%gpumem reclaim \"ready → 'done'\"",
+        "",
         "the result of ready → 'done'",
+        reclaimable=False,
     ),
     plain(
         "async_task",
         "task 'evaluate'",
         ("task 'evaluate'", "work()", "local 'batch'"),
         f"The task 'evaluate' has not ended and keeps its variables, {NEEDLESS}",
-        "%gpumem reclaim \"task 'evaluate'\"",
+        "",
         "the rest of task 'evaluate'",
+        reclaimable=False,
         on_request=True,
     ),
     plain(
@@ -291,6 +293,7 @@ PLAIN = (
         f"The numpy array table keeps the memory of tensors, {NEEDLESS}",
         "del table",
         "table",
+        reclaimable=False,
     ),
     plain(
         "widget_callback",
@@ -306,8 +309,9 @@ PLAIN = (
         "graph",
         ("graph",),
         f"The captured CUDA graph graph keeps its memory for the next replay, {NEEDLESS}",
-        '%gpumem reclaim "graph"',
+        "",
         "replay() of graph",
+        reclaimable=False,
     ),
     plain(
         "cpp",
@@ -368,7 +372,8 @@ WAITING = (
 
 def graph_world(cut="loss", holder="autograd_graph", texts=("loss",), origins=NEW, **facts):
     """A storage that only the graph of a named tensor keeps."""
-    fact = GraphFact(cut, holder, facts.pop("roots", 1), (1,), 1, **facts)
+    places = facts.pop("places", (PathStep("variable", cut.removesuffix("[*]")),))
+    fact = GraphFact(cut, holder, facts.pop("roots", 1), (1,), 1, **facts, places=places)
     world = held_by(holder, cut, *texts, "graph", "saved by ExpBackward0")
     return world.but(facts={"graphs": (fact,)}, origins=origins)
 
@@ -413,22 +418,24 @@ GRAPHS = (
         "container",
         f"Every item of losses keeps its graph, {NEEDED_BY_BACKWARD}, and a collection of results "
         "usually needs only their numbers.",
-        "losses = [x.detach() for x in losses]",
+        "losses[:] = [x.detach() for x in losses]",
         "backward() through losses",
         cut="losses[*]",
         holder="container",
         texts=("losses", "[3]"),
         roots=4,
+        places=(PathStep("list", "losses"),),
     ),
     graph(
         "losses in a list after the step",
         f"Every item of losses keeps its graph, {NEEDED_BY_BACKWARD}, but its weights were changed "
         "since, so backward() would fail.",
-        "losses = [x.detach() for x in losses]",
+        "losses[:] = [x.detach() for x in losses]",
         cut="losses[*]",
         holder="container",
         texts=("losses", "[3]"),
         roots=4,
+        places=(PathStep("list", "losses"),),
         stepped=True,
     ),
     graph(
@@ -440,6 +447,7 @@ GRAPHS = (
         cut="losses[*]",
         holder="container",
         texts=("losses", "[3]"),
+        places=(PathStep("list item", "losses[3]"),),
         origins=OLD,
         on_request=True,
     ),
@@ -484,7 +492,7 @@ CYCLES = (cycle("autograd_graph", CYCLE, "graph"), cycle("hook", CYCLE, "hook of
 
 
 def gradient(name, key=1, *, zero=True, frozen=False, optimizer=None):
-    return GradientFact(key, MIB, name, zero, frozen, optimizer)
+    return GradientFact(key, MIB, name, zero, frozen, optimizer, name.partition(".")[0])
 
 
 def gradients(*facts, others=()):
@@ -536,8 +544,7 @@ GRADIENTS = (
         gradients(gradient(WEIGHT), gradient(BIAS, 2), others=(OTHER,)),
         gradients(gradient(WEIGHT, zero=None), gradient(BIAS, 2, zero=None), others=(OTHER,)),
         "2 gradients of model are all zero, and no optimizer has their parameters.",
-        "for p in model.parameters():\n"
-        "    if p.grad is not None and not p.grad.any(): p.grad = None",
+        "model.fc.bias.grad = None\nmodel.fc.weight.grad = None",
         bytes=2 * MIB,
     ),
     unused(
@@ -546,7 +553,7 @@ GRADIENTS = (
         gradients(gradient(WEIGHT, zero=False), gradient(BIAS, 2, zero=False)),
         "2 gradients of model belong to parameters with requires_grad=False, which no training "
         "changes.",
-        "for p in model.parameters():\n    if not p.requires_grad: p.grad = None",
+        '[setattr(p, "grad", None) for p in model.parameters() if not p.requires_grad];',
         bytes=2 * MIB,
     ),
     unused(
@@ -595,8 +602,7 @@ STATES = (
         states(STATE, STATE.replace("avg", "avg_sq"), parameters=2).but(facts={}),
         STATE,
         "opt keeps state of 2 parameters that no model of yours has any more.",
-        'kept = [p for group in opt.param_groups for p in group["params"]]\n'
-        "for p in list(opt.state.keys() - set(kept)): opt.state.pop(p)",
+        '%gpumem reclaim "lost parameters of opt"',
         bytes=2 * MIB,
     ),
     Case(
@@ -607,7 +613,7 @@ STATES = (
         states(LEFT, STATE).but(facts={}),
         LEFT,
         "opt keeps 1 parameter and its state, and no model of yours has it.",
-        "del opt",
+        '%gpumem reclaim "lost parameters of opt"',
         bytes=2 * MIB,
     ),
 )
@@ -624,7 +630,7 @@ COPIES = (
         LEFT,
         "opt keeps 1 parameter that an earlier run of the cell made, although a later run has made "
         "it anew.",
-        "del opt",
+        '%gpumem reclaim "lost parameters of opt"',
     ),
 )
 
@@ -652,7 +658,9 @@ COPIES += (
 
 
 def view(*names, used=4096, size=64 * MIB, **more):
-    fact = ViewFact(1, size, used, names, **more)
+    kinds = ["list item" if "[" in name else "variable" for name in names]
+    places = tuple(map(PathStep, kinds, names))
+    fact = ViewFact(1, size, used, names, places=places, siblings=3, **more)
     return World((storage(1, *names, size=size),), facts={"views": (fact,)})
 
 
@@ -707,7 +715,11 @@ VIEWS = (
 
 def rows(count, used=4096):
     """A list of rows, each cut from 64 KiB of its own."""
-    facts = tuple(ViewFact(n, 65536, used, (f"rows[{n - 1}]",)) for n in range(1, count + 1))
+    steps = [PathStep("list item", f"rows[{n}]") for n in range(count)]
+    facts = tuple(
+        ViewFact(n, 65536, used, (step.text,), places=(step,), siblings=count)
+        for n, step in enumerate(steps, 1)
+    )
     listed = tuple(storage(fact.key, *fact.names, size=65536) for fact in facts)
     return World(listed, facts={"views": facts})
 
@@ -721,7 +733,7 @@ VIEWS += (
         rows(16, used=32768),
         "rows[0]",
         "16 items of rows show 64.0 KiB and keep the whole 1.00 MiB that they were cut from.",
-        "rows = [x.clone() for x in rows]",
+        "rows[:] = [x.clone() for x in rows]",
         bytes=MIB - 65536,
     ),
 )
@@ -744,7 +756,7 @@ GROWING = (
         grown(growth=0),
         "kept[0]",
         GROWN,
-        "kept.clear()",
+        "[kept.__delitem__(key) for key in range(2, -1, -1)];",
         "what earlier runs put into kept",
         bytes=3 * MIB,
         reclaimable=False,
@@ -759,7 +771,7 @@ GROWING = (
         "buffer.items[0][0]",
         "Each run of the cell adds to buffer.items, and nothing takes out what earlier runs put "
         "there.",
-        "buffer.items.clear()",
+        "[buffer.items.__delitem__(key) for key in range(2, -1, -1)];",
         "what earlier runs put into buffer.items",
         bytes=3 * MIB,
         reclaimable=False,
@@ -787,7 +799,7 @@ GROWING = (
         grown(runs=2, name="kept['run {}']"),
         "kept['run 0']",
         GROWN,
-        "kept.clear()",
+        "[kept.__delitem__(key) for key in ['run 0', 'run 1']];",
         "what earlier runs put into kept",
         bytes=2 * MIB,
         reclaimable=False,
