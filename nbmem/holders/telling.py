@@ -110,6 +110,10 @@ class Teller:
         if known not in self._noted:
             self._noted.add(known)
             points.append(CutPoint(chain.cut, chain.holder, chain, way, at))
+            hook = None if chain.wanted else self._writer.hook_on(way)
+            if hook is not None and hook.text != chain.cut:
+                point = CutPoint(hook.text, hook.holder, chain, way, hook.at)
+                self._points.setdefault(hook.text, []).append(point)
 
     def held(self, ref: StorageRef, *, wanted: bool) -> HeldStorage:
         """Returns what was told of one storage; garbage holds nothing that something else holds."""
@@ -145,9 +149,10 @@ def _in_common(ways: list[Way], cuts: list[Cut]) -> list[Cut]:
     if len({cut.text for cut in cuts}) < 2:
         return cuts
     ids = [_ids_of(way) for way in ways]
-    if len({(*one[-2:], way.ties[-1].key) for one, way in zip(ids, ways, strict=True)}) == 1:
-        if len(ids[0]) > 1 and all(c.at == len(one) - 1 for one, c in zip(ids, cuts, strict=True)):
-            return [Cut(c.at, cuts[0].holder, cuts[0].text) for c in cuts]
+    last = {(*one[-2:], way.ties[-1].key) for one, way in zip(ids, ways, strict=True)}
+    at_last = all(cut.at == len(one) - 1 > 0 for one, cut in zip(ids, cuts, strict=True))
+    if at_last and len(last) == 1:  # one attribute of one object, which has several names
+        return [Cut(cut.at, cuts[0].holder, cuts[0].text) for cut in cuts]
     for way, cut in zip(ways, cuts, strict=True):
         key = id(way.objects[cut.at])
         if key != ids[0][-1] and all(key in one for one in ids):

@@ -57,14 +57,17 @@ def is_expression(text: str) -> bool:
     return _EXPRESSION.fullmatch(text) is not None
 
 
-def reclaim(text: str) -> str:
+def reclaim(*texts: str) -> str:
     """Returns the line that has nbmem cut something that no line of plain code cuts whole.
 
     It takes every leak that is cut there, with all its cuts.
     """
-    if set('"\n{}$') & set(text):  # IPython puts values for {} and $ into the line of a magic
-        return f"import nbmem; nbmem.reclaim_memory({text!r});"
-    return f'%gpumem reclaim "{text}"'
+    if set('"\n{}$').isdisjoint("".join(texts)):
+        return " ".join(["%gpumem reclaim", *(f'"{text}"' for text in texts)])
+    listed = repr(texts[0]) if len(texts) == 1 else repr(list(texts))
+    return (
+        f"import nbmem; nbmem.reclaim_memory({listed});"  # a magic's line has values for {} and $
+    )
 
 
 def cut_line(holder: str, cut: str, steps: Sequence[PathStep] = ()) -> str:

@@ -15,7 +15,7 @@ from nbmem.leaks.runs import is_old_copy
 from nbmem.records import ARGUMENTS, LEAK_HOLDERS, Chain, GraphFact, PathStep
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from nbmem.leaks.moment import Moment
     from nbmem.records import Holders, SuspendedFact
@@ -118,7 +118,7 @@ class _Grouping:
         """Returns a chain with its kind; None where it holds for good reason."""
         if chain.wanted:
             return None
-        if _is_cycle(chain):
+        if is_cycle(chain):
             return Judged(chain, "autograd_cycle", "autograd_cycle")
         fact = self._graphs.get(chain.cut)
         if fact is not None or chain.holder == "autograd_graph":
@@ -136,7 +136,8 @@ class _Grouping:
         return Judged(chain, kind, kind)
 
 
-def _is_cycle(chain: Chain) -> bool:
+def is_cycle(chain: Chain) -> bool:
+    """Returns whether a chain begins at an autograd graph and objects that hold each other."""
     if chain.steps[:1] and chain.steps[0].kind == "cycle":
         return True
     return chain.holder == "cpp" and any(step.kind == "graph" for step in chain.steps)
@@ -194,18 +195,34 @@ def _finding(group: Group, moment: Moment) -> Finding:
     kind, why = ("stale_copy", "stale_copy") if copied else (main.kind, main.why)
     chain = main.chain
     held = words.say_held(main.kind, chain.holder, chain.cut, chain.cell, many=main.many)
+    hooks = () if others or group.litter else _hooks_of(judged)
     return Finding(
         kind=kind,
         holder=chain.holder,
         keys=keys,
         path=chain.steps,
         cuts=(chain.cut, *others, *sorted(group.litter)),
-        reason=words.say_reason(held, why, others, litter=bool(group.litter), more=group.more),
+        reason=words.say_reason(
+            held, why, others, litter=bool(group.litter), more=group.more, fills=bool(hooks)
+        ),
         remedy=_remedy_of(places, litter=bool(group.litter)),
         cost=", ".join(dict.fromkeys(cost for one in places if (cost := cost_of(one)))),
         reclaimable=all(map(_can_go, places)),
         on_request=any(_goes_by_name_only(one) for one in places),
+        sources=hooks,
+        instead=remedies.reclaim(*hooks) if hooks else "",
     )
+
+
+def _hooks_of(judged: Sequence[Judged]) -> tuple[str, ...]:
+    """Returns the hooks that have filled what chains are cut at; none where others hold it too."""
+    hooks: dict[str, None] = {}
+    for one in judged:
+        first = one.chain.steps[0]
+        if first.kind != "hook" or first.text == one.chain.cut:
+            return ()
+        hooks[first.text] = None
+    return tuple(hooks)
 
 
 def _remedy_of(places: list[Judged], *, litter: bool) -> str:

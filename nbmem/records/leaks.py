@@ -274,6 +274,11 @@ class Leak:
     """False where `reclaim_memory` explains and does nothing, as for a running thread's frame."""
     on_request: bool = False
     """`reclaim_memory` takes it only as a target by name, not by `everything=True`."""
+    sources: tuple[str, ...] = ()
+    """What will fill it again, as targets of `reclaim_memory` that take this away too:
+    `hook 'save' on net`."""
+    instead: str = ""
+    """Code in place of `remedy` that takes away the sources as well."""
 
     @property
     def path_text(self) -> str:
