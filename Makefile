@@ -30,6 +30,7 @@ test: setup-test
 # Every scene of leaks once more among a million other objects: some ten minutes.
 test-large: setup-test
 	NBMEM_EVERY_SCENE=1 "$(PY)" -m pytest tests/shell/test_leaks_in_a_large_heap.py
+	NBMEM_EVERY_SCENE=1 "$(PY)" -m pytest tests/shell/test_leak_remedies.py
 
 # The lowest torch that is promised. Its wheels are large, so this stays out of `make test`.
 test-floor:

@@ -35,6 +35,8 @@ class RemedyScene:
     collects: bool = True
     lost: tuple[str, ...] = ()
     """Beginnings of the names whose values its cost says."""
+    removes: str = ""
+    """What has hooks that the second remedy removes; its other remedies leave them."""
     left: int = 0
     """Bytes of new storages that keep the values of one leak's small views."""
 
@@ -69,7 +71,8 @@ GRAPHS = (
     graphs(
         "ten results in attributes",
         "class Box: pass\nbox = Box()\n"
-        "vars(box).update({f'n{i}': x for i, x in enumerate([*forward(1), *forward(1), *forward(1)])})",
+        "found = [*forward(1), *forward(1), *forward(1)]\n"
+        "vars(box).update({f'n{i}': x for i, x in enumerate(found)})\ndel found",
     ),
     graphs("results of several passes in lists in a list", "runs = [forward(n) for n in range(3)]"),
     graphs(
@@ -146,7 +149,9 @@ _LOAD = "def load(): return probe(torch.arange(2.0**18)).view(256, 1024)\n# %%\n
 VIEWS = (
     RemedyScene("a small view with two names", _LOAD + "row = load()[3]\nalso = row", left=4096),
     RemedyScene("a small view in a tuple", _LOAD + "pair = (load()[3], 3)", left=4096),
-    RemedyScene("small views in a list", _LOAD + "rows = [load()[n] for n in range(8)]", left=8 * 4096),
+    RemedyScene(
+        "small views in a list", _LOAD + "rows = [load()[n] for n in range(8)]", left=8 * 4096
+    ),
     RemedyScene(
         "small views in a list with other items",
         _LOAD + "rows = [None, *(load()[n] for n in range(8)), nn.Parameter(torch.ones(3))]",
@@ -172,7 +177,8 @@ def train(n):
 ERRORS = (
     RemedyScene(
         "an exception that another one was raised from",
-        _FAIL + "# %%\ntry:\n    try: train(1)\n    except ValueError as e: raise KeyError(2) from e\n"
+        _FAIL + "# %%\ntry:\n    try: train(1)\n"
+        "    except ValueError as e: raise KeyError(2) from e\n"
         "except KeyError as e: err = e\n",
     ),
     RemedyScene(
@@ -192,7 +198,8 @@ ERRORS = (
     RemedyScene(
         "a frame whose caller has the tensor",
         "import sys\ndef inner(): return sys._getframe()\n"
-        "def outer():\n    acts = probe(torch.ones(2**18))\n    return inner()\n# %%\nframe = outer()\n",
+        "def outer():\n    acts = probe(torch.ones(2**18))\n    return inner()\n"
+        "# %%\nframe = outer()\n",
     ),
     RemedyScene(
         "a group of exceptions",
@@ -203,11 +210,13 @@ ERRORS = (
 FUNCTIONS = (
     RemedyScene(
         "a list in a dict on a class",
-        "class Trainer: seen = {'a': []}\n# %%\nTrainer.seen['a'].append(probe(torch.ones(2**18)))\n",
+        "class Trainer: seen = {'a': []}\n# %%\n"
+        "Trainer.seen['a'].append(probe(torch.ones(2**18)))\n",
     ),
     RemedyScene(
         "a cache of a method",
-        "import functools\nclass Data:\n    @functools.lru_cache\n    def load(self, n): return probe(torch.ones(2**18))\n"
+        "import functools\nclass Data:\n    @functools.lru_cache\n"
+        "    def load(self, n): return probe(torch.ones(2**18))\n"
         "data = Data()\n# %%\ndata.load(3).sum();\n",
     ),
     RemedyScene(
@@ -216,12 +225,14 @@ FUNCTIONS = (
     ),
     RemedyScene(
         "a generator in a list",
-        "def batches():\n    for n in range(3):\n        batch = probe(torch.ones(2**18))\n        yield n\n"
+        "def batches():\n    for n in range(3):\n"
+        "        batch = probe(torch.ones(2**18))\n        yield n\n"
         "kept = [batches(), 3]\n# %%\nnext(kept[0]);\n" + _AGED,
     ),
     RemedyScene(
         "an asynchronous generator",
-        "async def batches():\n    for n in range(3):\n        batch = probe(torch.ones(2**18))\n        yield n\n"
+        "async def batches():\n    for n in range(3):\n"
+        "        batch = probe(torch.ones(2**18))\n        yield n\n"
         "waits = batches()\n# %%\nawait anext(waits);\n" + _AGED,
     ),
     RemedyScene(
@@ -236,6 +247,67 @@ FUNCTIONS = (
         "# %%\nremember.__defaults__[0][0]\n",
     ),
 )  # fmt: skip
+
+_NET = "net = nn.Sequential(nn.Linear(16, 512), nn.ReLU())\n"
+_CALL = "\n# %%\nwith torch.no_grad():\n    net(torch.ones(512, 16));\n"
+_SAVE = "    def save(module, inputs, output): acts.append(probe(output.detach()))\n"
+
+
+def hooked(name, setup, call=_CALL):
+    return RemedyScene(name, f"{_NET}{setup}{call}", removes="net")
+
+
+HOOKS = (
+    hooked(
+        "a hook that is called with keywords and always",
+        "def watch(layer):\n    acts = []\n    def save(module, inputs, kwargs, output):\n"
+        "        acts.append(probe(output.detach()))\n"
+        "    layer.register_forward_hook(save, with_kwargs=True, always_call=True)\nwatch(net[0])",
+    ),
+    hooked(
+        "a hook before a layer",
+        "def watch(layer):\n    acts = []\n"
+        "    layer.register_forward_pre_hook(lambda m, x: acts.append(probe(x[0] * 1)))\n"
+        "watch(net[1])",
+    ),
+    hooked(
+        "a method as a hook",
+        "class Recorder:\n    def __init__(self): self.acts = []\n"
+        "    def save(self, module, inputs, output): self.acts.append(probe(output.detach()))\n"
+        "net[0].register_forward_hook(Recorder().save);",
+    ),
+    hooked(
+        "a partial as a hook",
+        "import functools\n"
+        "def save(module, inputs, output, acts): acts.append(probe(output.detach()))\n"
+        "net[0].register_forward_hook(functools.partial(save, acts=[]));",
+    ),
+    hooked(
+        "a hook that gathers in its default",
+        "def watch(layer):\n    def save(module, inputs, output, acts=[]):\n"
+        "        acts.append(probe(output.detach()))\n    layer.register_forward_hook(save)\n"
+        "watch(net[0])",
+    ),
+    hooked(
+        "one hook on two layers",
+        f"def watch(net):\n    acts = []\n{_SAVE}"
+        "    for layer in net: layer.register_forward_hook(save)\nwatch(net)",
+    ),
+    hooked(
+        "a hook of an optimizer's steps",
+        "opt = torch.optim.SGD(net.parameters(), lr=0.1)\ndef watch(opt):\n    seen = []\n"
+        "    def save(opt, args, kwargs): seen.append(probe(torch.ones(2**18)))\n"
+        "    opt.register_step_post_hook(save)\nwatch(opt)",
+        "\n# %%\nopt.step()\n",
+    ),
+    hooked(
+        "a hook of a gradient",
+        "def watch(weight):\n    seen = []\n"
+        "    weight.register_hook(lambda g: seen.append(probe(g.repeat(64, 1))))\n"
+        "watch(net[0].weight)",
+        "\n# %%\nnet(torch.ones(4, 16)).sum().backward()\n",
+    ),
+)
 
 GROWTH = tuple(
     RemedyScene(
@@ -259,5 +331,6 @@ SCENES = {
     "views": VIEWS,
     "errors": ERRORS,
     "functions": FUNCTIONS,
+    "hooks": HOOKS,
     "growth": GROWTH,
 }

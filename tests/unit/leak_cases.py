@@ -154,7 +154,9 @@ PLAIN = (
         "hook",
         "hook 'save' on model.layer3 → list 'acts'",
         ("hook 'save' on model.layer3", "list 'acts'", "[0]"),
-        f"The hook 'save' on model.layer3 → list 'acts' keeps what it has collected, {NEEDLESS}",
+        "The hook 'save' on model.layer3 → list 'acts' keeps what it has collected, and no value "
+        "that you can name needs that; once it is emptied, the hook fills it again with each call, "
+        "until it is removed.",
         "%gpumem reclaim \"hook 'save' on model.layer3 → list 'acts'\"",
         "what the hook 'save' on model.layer3 → list 'acts' has collected",
         on_request=True,
