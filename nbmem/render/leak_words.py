@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 NARROW = 64
 """Columns below which the way to a leak gets a line of its own."""
 _WHERE = 24
+_MOST_ALONG = 3
 _BEYOND = "beyond what your values need"
 
 
@@ -91,6 +92,7 @@ def leaks_listing(
             *_left_out(rest, units),
             *_below(report, units),
             *_advice(found, units),
+            *_along(found),
             *_notes(report),
         ),
         below="where",
@@ -227,6 +229,18 @@ def _below(report: LeakReport, units: Units) -> tuple[str, ...]:
         return ()
     least, size = (format_bytes(each, units) for each in (report.threshold, report.below))
     return (f"Leaks under {least} add up to {size} more.",)
+
+
+def _along(found: Sequence[tuple[int, Leak]]) -> tuple[str, ...]:
+    """Returns which leaks go with another one: all that holds them holds that one, too."""
+    said = []
+    for number, leak in found:
+        cuts = set(leak.cuts)
+        along = [n for n, one in found if n != number and one.cuts and cuts >= set(one.cuts)]
+        if along:
+            which = ", ".join(map(str, along[:8]))
+            said.append(f"What frees {number} frees {which} as well.")
+    return tuple(said[:_MOST_ALONG])
 
 
 def _advice(found: Sequence[tuple[int, Leak]], units: Units) -> tuple[str, ...]:

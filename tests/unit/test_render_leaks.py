@@ -194,6 +194,23 @@ def test_code_to_be_pasted_is_never_broken():
     assert f"   free   {code}\n" in leaks_text(report(replace(SHOWN, remedy=code)), width=40)
 
 
+def test_a_leak_that_goes_with_another_one_is_told():
+    other = replace(SHOWN, cuts=("Out[4]", "losses[*]"), storages=(9,))
+    told = leaks_text(report(SHOWN, other))
+    assert "What frees 2 frees 1 as well." in told
+    assert "What frees 1 frees" not in told
+    assert "as well" not in leaks_text(report(SHOWN, LOSSES))
+
+
+def test_the_two_ways_to_be_rid_of_what_a_hook_gathered_are_told_below_each_other():
+    told = leaks_text(LEAKS)
+    assert (
+        "   free   %gpumem reclaim \"closure of hook 'save' on model.layer3\"\n"
+        "   or     %gpumem reclaim \"hook 'save' on model.layer3\"\n"
+        "   The second line removes the hook 'save' on model.layer3 too.\n"
+    ) in told
+
+
 def test_si_units_reach_every_size():
     for text in (
         leaks_text(LEAKS, units="SI"),
