@@ -75,7 +75,7 @@ class Places:
         return tuple(steps)
 
     def _alone(self, thing: Any) -> tuple[Tie, Way] | None:
-        ties = self._ties.incoming.get(id(thing), ())
+        ties = ties_to(self._ties, thing)
         if len(ties) != 1 or not _takes(self._holder(ties[0]), ties[0]):
             return None
         way = next(iter(self._needs.ways_of_values(thing)), None)
@@ -91,6 +91,22 @@ class Places:
     def _text(self, way: Way, length: int) -> str:
         part = type(way)(way.ties[:length], way.objects[:length])
         return write_path(self._writer.steps(part))
+
+
+def ties_to(ties: Ties, thing: Any) -> list[Tie]:
+    """Returns the ways in which an object is held, each once: two walks tell some twice."""
+    found: list[Tie] = []
+    for tie in ties.incoming.get(id(thing), ()):
+        if not any(_is_same(tie, other) for other in found):
+            found.append(tie)
+    return found
+
+
+def _is_same(tie: Tie, other: Tie) -> bool:
+    if tie.holder != other.holder or tie.step is not other.step:
+        return False
+    plain = type(tie.key) is type(other.key) and type(tie.key) in (str, int)
+    return tie.key is other.key or (plain and bool(tie.key == other.key))
 
 
 def _takes(holder: Any, tie: Tie) -> bool:

@@ -21,7 +21,7 @@ from nbmem.holders.finding import find_others
 from nbmem.holders.grouping import GraphGroups
 from nbmem.holders.index import StorageIndex, is_tensor
 from nbmem.holders.needs import Needs
-from nbmem.holders.places import Places
+from nbmem.holders.places import Places, ties_to
 from nbmem.holders.telling import Teller
 from nbmem.holders.ties import Ties, tie_up
 from nbmem.holders.wanted import is_throwaway
@@ -209,7 +209,7 @@ class Weaver:
     def _hangs_alone(self, serial: int) -> bool:
         """Returns whether nothing but its parameter holds a gradient, as far as is known."""
         over = self._index.over.get(serial, ())
-        return all(len(self._ties.incoming.get(id(thing), ())) < 2 for thing in over)
+        return all(len(ties_to(self._ties, thing)) < 2 for thing in over)
 
     def _module_of(self, parameter: Any) -> str:
         """Returns the outermost module on the way to a parameter, as the user comes to it."""
