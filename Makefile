@@ -35,6 +35,7 @@ quick: setup-test
 # PyPI's torchvision does not fit torch's CPU build, and those who find it import it.
 test-large: setup-test
 	NBMEM_EVERY_SCENE=1 "$(PY)" -m pytest tests/shell/test_leaks_in_a_large_heap.py
+	NBMEM_EVERY_SCENE=1 "$(PY)" -m pytest tests/shell/test_leak_remedies.py
 	$(MAKE) setup VENV=.venv-large EXTRAS=test-large
 	.venv-large/bin/python -c "import torchvision" || .venv-large/bin/python -m pip uninstall --quiet --yes torchvision
 	ls tests/libraries/more/test_*.py | xargs -P 2 -I '{}' scripts/check_group .venv-large/bin/python '{}'

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from nbmem.heap import StorageRef
+    from nbmem.holders.places import Places
     from nbmem.holders.ties import Ties
 
 _BASE = torch._C.TensorBase
@@ -90,7 +91,7 @@ def is_array(thing: Any) -> bool:
 
 
 def view_fact(
-    ref: StorageRef, shown: list[Any], start: int, names: Callable[[Any], str]
+    ref: StorageRef, shown: list[Any], start: int, names: Callable[[Any], str], places: Places
 ) -> ViewFact | None:
     """Returns how much of a storage is shown; None where it is at least half.
 
@@ -99,6 +100,7 @@ def view_fact(
         shown: every tensor and array that shows it.
         start: the address of its first byte.
         names: the name of a tensor or array; empty where it has none.
+        places: finds where one stands.
     """
     parts = [_extent(thing, start) for thing in shown]
     if not parts or None in parts:
@@ -111,7 +113,12 @@ def view_fact(
     arrays = any(map(is_array, shown))
     names_of_all = tuple(called) if all(called) else ()
     attached = any(map(_keeps_its_base, shown))
-    return ViewFact(ref.serial, ref.bytes, used, names_of_all, arrays, attached)
+    stand = list(filter(None, map(places.of, shown)))
+    return ViewFact(
+        *(ref.serial, ref.bytes, used, names_of_all, arrays, attached),
+        tuple(stand) if len(stand) == len(shown) else (),
+        places.siblings(shown[0]),
+    )
 
 
 def _keeps_its_base(thing: Any) -> bool:

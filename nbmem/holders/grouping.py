@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from nbmem.heap.storages import gradient_of
+from nbmem.holders.places import Places
 from nbmem.holders.saved import Group, find_cycles, read_group
 from nbmem.holders.ways import ways_to
 from nbmem.holders.words import pattern_of_way
-from nbmem.records import GraphFact
+from nbmem.records import GraphFact, PathStep
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping
@@ -101,6 +102,7 @@ class GraphGroups:
             index: which storages tensors show.
             made_at: when a storage was made, as in `open_web`.
         """
+        places = Places(self._ties, self._needs, self._writer)
         for group in self._groups.values():
             keys = tuple(serial for serial in group.saved if serial not in needed)
             if group.wanted and keys:
@@ -113,7 +115,18 @@ class GraphGroups:
                     freed=group.freed,
                     partly=group.partly,
                     silent=group.silent,
+                    places=self._places(group, places),
                 )
+
+    def _places(self, group: Group, places: Places) -> tuple[PathStep, ...]:
+        """Returns where the tensors of a group stand; of a bare node, its name."""
+        roots = [self._ties.objects[key] for key in group.roots if key in self._ties.objects]
+        if all(issubclass(type(root), torch.Tensor) for root in roots):
+            return places.of_all(roots)
+        place = places.of(roots[0]) if len(roots) == 1 else None
+        if place is None or place.kind == "list item":
+            return ()
+        return (PathStep("node", place.text),)
 
     def _leaves(self, group: Group) -> list[Any]:
         return [self._ties.objects[key] for key in group.leaves if key in self._ties.objects]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import types
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -124,6 +125,10 @@ class Teller:
         if known not in self._noted:
             self._noted.add(known)
             points.append(CutPoint(chain.cut, chain.holder, chain, way, at))
+            hook = None if chain.wanted else self._writer.hook_on(way)
+            if hook is not None and hook.text != chain.cut:
+                point = CutPoint(hook.text, hook.holder, chain, way, hook.at)
+                self._points.setdefault(hook.text, []).append(point)
 
     def chains_of(self, serial: int) -> list[Chain]:
         """Returns what was told of one storage, shortest first; nothing where nothing was."""
@@ -153,7 +158,9 @@ class Teller:
                 if chain.holder in ("suspended_frame", "iterator_buffer"):
                     by_cut.setdefault(chain.cut, (chain.holder, set()))[1].add(serial)
         for cut, (holder, keys) in by_cut.items():
-            yield SuspendedFact(cut, holder, tuple(sorted(keys)), max(keys))
+            targets = (point.target for point in self._points.get(cut, ()))
+            awaited = any(type(target) is types.AsyncGeneratorType for target in targets)
+            yield SuspendedFact(cut, holder, tuple(sorted(keys)), max(keys), awaited)
 
 
 def _in_common(ways: list[Way], cuts: list[Cut]) -> list[Cut]:
@@ -161,6 +168,10 @@ def _in_common(ways: list[Way], cuts: list[Cut]) -> list[Cut]:
     if len({cut.text for cut in cuts}) < 2:
         return cuts
     ids = [_ids_of(way) for way in ways]
+    last = {(*one[-2:], way.ties[-1].key) for one, way in zip(ids, ways, strict=True)}
+    at_last = all(cut.at == len(one) - 1 > 0 for one, cut in zip(ids, cuts, strict=True))
+    if at_last and len(last) == 1:  # one attribute of one object, which has several names
+        return [Cut(cut.at, cuts[0].holder, cuts[0].text) for cut in cuts]
     for way, cut in zip(ways, cuts, strict=True):
         key = id(way.objects[cut.at])
         if key != ids[0][-1] and all(key in one for one in ids):

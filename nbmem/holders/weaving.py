@@ -23,6 +23,7 @@ from nbmem.holders.grouping import GraphGroups
 from nbmem.holders.index import StorageIndex, is_tensor
 from nbmem.holders.memory import lent, needed_with
 from nbmem.holders.needs import Needs
+from nbmem.holders.places import Places, ties_to
 from nbmem.holders.steppers import Steppers
 from nbmem.holders.telling import Teller
 from nbmem.holders.ties import Ties, tie_up
@@ -226,16 +227,33 @@ class Weaver:
         ]
         sizes = {serial: ref.bytes for serial, ref in self._index.refs.items()}
         facts = gradient_facts(owners, self._index.serials_of, sizes, stepped_by)
+        facts = [fact for fact in facts if self._hangs_alone(fact.key)]
         told = {fact.key for fact in facts}
+        modules: dict[int, str] = {}
         for owner, _ in owners:
             gradient = gradient_of(owner)
             for serial in () if gradient is None else self._index.serials_of(gradient):
                 if serial in told:
                     self._web.owners.setdefault(serial, []).append(owner)
+                    modules[serial] = self._module_of(owner)
         unused = [fact.key for fact in facts if may_be_unused(fact)]
         owned = {id(o): o for key in unused for o in self._web.owners.get(key, ())}
         self._owners_of_unused = list(owned.values())
-        return tuple(facts)
+        return tuple(replace(fact, module=modules.get(fact.key, "")) for fact in facts)
+
+    def _hangs_alone(self, serial: int) -> bool:
+        """Returns whether nothing but its parameter holds a gradient, as far as is known."""
+        over = self._index.over.get(serial, ())
+        return all(len(ties_to(self._ties, thing)) < 2 for thing in over)
+
+    def _module_of(self, parameter: Any) -> str:
+        """Returns the outermost module on the way to a parameter, as the user comes to it."""
+        for way in self._needs.ways_of_values(parameter)[:1]:
+            for at, thing in enumerate(way.objects):
+                if issubclass(type(thing), torch.nn.Module):
+                    above = type(way)(way.ties[: at + 1], way.objects[: at + 1])
+                    return write_path(self._writer.steps(above))
+        return ""
 
     def _state_fact(self, name: str, optimizer: Any) -> StateFact | None:
         besides = self._needs.besides_optimizers
@@ -284,7 +302,8 @@ class Weaver:
             return None
         start = next((part.storage.data_ptr() for one in over[:1] for part in parts_of(one)), 0)
         shown = shown_by(over, self._ties)
-        fact = view_fact(ref, shown, start, self._name_of)
+        places = Places(self._ties, self._needs, self._writer)
+        fact = view_fact(ref, shown, start, self._name_of, places)
         if fact is not None:
             self._web.tensors[serial] = shown
         return fact

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import queue
 import types
+from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +39,9 @@ _BUFFERS = {"_tee_dataobject": "iterator_buffer", "_tee": "iterator_buffer"} | {
 }
 _WAITING = ("queue", "future")
 """Holders that say more than the thread or task that has them."""
+HOOK = "hook itself"
+"""Holder of a cut that removes a hook, instead of emptying what it has gathered."""
+_GATHERING = (list, dict, set, deque)
 _SUSPENDED = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
 _CONTAINERS: dict[type, str] = {list: "list", dict: "dict", set: "set", tuple: "tuple"}
 
@@ -132,6 +137,8 @@ class WordWriter:
         if first.step is Step.OUTPUT:
             return Cut(0, "output_cache", self._first(way).text)
         inner = self._inner_cut(way)
+        if inner is not None and inner.holder == "hook":
+            inner = self._gathered(way, inner)
         if inner is not None and (first.step is not Step.ROOT or inner.holder in _WAITING):
             return inner
         if first.step is Step.VARIABLE and is_throwaway(first.key):
@@ -144,8 +151,22 @@ class WordWriter:
             return Cut(0, "hook", self._first(way).text)
         if kind == "module" and len(way.ties) > 2:
             return Cut(1, "container", self._text(way, 2))
+        if kind == "hook":
+            return self._gathered(way, Cut(0, "hook", self._first(way).text))
         holder = _HOLDER_OF.get(kind, kind)
         return Cut(0, holder if holder in LEAK_HOLDERS else "unknown", self._first(way).text)
+
+    def _gathered(self, way: Way, cut: Cut) -> Cut:
+        """Returns the cut at the container that a hook fills; the hook itself where it has none."""
+        at = container_below(way, cut.at)
+        return cut if at is None else Cut(at, cut.holder, self._text(way, at + 1))
+
+    def hook_on(self, way: Way) -> Cut | None:
+        """Returns the cut at the hook through which a way leads: the hook itself is to go."""
+        at = next((at for at in range(len(way.ties)) if _is_hook_entry(way, at)), None)
+        if at is None and self._kind_of(way.ties[0]) == "hook":
+            at = 0
+        return None if at is None else Cut(at, HOOK, self._text(way, at + 1))
 
     def _kind_of(self, tie: Any) -> str:
         root = self._roots.get(tie.key) if tie.step is Step.ROOT else None
@@ -253,6 +274,18 @@ def _cell_of_output(cut: Cut) -> int | None:
         return None
     number = cut.text[len("Out[") :].partition("]")[0]
     return int(number) if number.isdecimal() else None
+
+
+def container_below(way: Way, at: int) -> int | None:
+    """Returns where the first container is from a place of a way downwards, before its end.
+
+    The keywords of a `functools.partial` are what a call gets, and none has been gathered there.
+    """
+    for index in range(at, len(way.objects) - 1):
+        given = index > 0 and type(way.objects[index - 1]) is functools.partial
+        if issubclass(type(way.objects[index]), _GATHERING) and not given:
+            return index
+    return None
 
 
 def pattern_of_way(way: Way) -> tuple[str, bool]:

@@ -38,6 +38,9 @@ class Finding:
     growth: int | None = None
     reclaimable: bool = True
     on_request: bool = False
+    sources: tuple[str, ...] = ()
+    """What fills it again, as texts of cuts."""
+    instead: str = ""
 
 
 def make_leak(finding: Finding, moment: Moment) -> Leak:
@@ -58,6 +61,8 @@ def make_leak(finding: Finding, moment: Moment) -> Leak:
         growth_per_run=finding.growth,
         reclaimable=finding.reclaimable,
         on_request=finding.on_request,
+        sources=finding.sources,
+        instead=finding.instead,
     )
 
 

@@ -26,17 +26,24 @@ def why_graph(fact: GraphFact, moment: Moment) -> str | None:
     Several in one container are told whatever their age, since mostly it is their numbers that
     somebody keeps; they may still be added up, so that letting go of them has a cost.
     """
-    for told, why in (
+    told = why_over(fact)
+    if told is not None:
+        return told
+    if fact.roots > 1:
+        return MANY
+    old = moment.is_recent(fact.newest) is False
+    return (SILENT if fact.silent else OLD) if old else None
+
+
+def why_over(fact: GraphFact) -> str | None:
+    """Returns what the graphs themselves show: `backward()` was there, or cannot come any more."""
+    shown = (
         (fact.freed, FREED),
         (fact.stepped, STEPPED),
         (fact.partly, PARTLY),
         (fact.backpropagated, BACKPROPAGATED),
-        (fact.roots > 1, MANY),
-        (moment.is_recent(fact.newest) is False, SILENT if fact.silent else OLD),
-    ):
-        if told:
-            return why
-    return None
+    )
+    return next((why for told, why in shown if told), None)
 
 
 def why_waiting(newest: int, moment: Moment) -> str | None:

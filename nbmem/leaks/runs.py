@@ -126,6 +126,9 @@ def _growing(name: str, older: Sequence[int], made: dict[int, int], moment: Mome
     keys = moment.take(older)
     whole = _container_of([name_of(moment, key) for key in made])
     place = whole or name
+    first = [name_of(moment, key) for key in keys]
+    newest = [name_of(moment, key) for key in made if key not in keys]
+    line = remedies.take_out(whole, first, newest) if whole else ""
     return Finding(
         kind="growing",
         holder="container",
@@ -133,8 +136,8 @@ def _growing(name: str, older: Sequence[int], made: dict[int, int], moment: Mome
         path=path_of(name_of(moment, largest_of(moment, keys))),
         cuts=(name,),
         reason=words.say_growing(place),
-        remedy=f"{whole}.clear()" if whole else "",
-        cost=f"what earlier runs put into {place}",
+        remedy=line or (f"{whole}.clear()" if whole else ""),
+        cost=f"what earlier runs put into {place}" if line or not whole else f"all of {place}",
         growth=_per_run(made, moment),
         reclaimable=False,
     )

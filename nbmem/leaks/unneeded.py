@@ -16,7 +16,7 @@ from nbmem.leaks.values import chains_of_states
 from nbmem.records import ARGUMENTS, LEAK_HOLDERS, Chain, GraphFact, PathStep
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from nbmem.leaks.moment import Moment
     from nbmem.records import Holders, SuspendedFact
@@ -34,7 +34,6 @@ _KINDS = {
 _COPIED = frozenset({"stale_output", "forgotten_reference", "stale_optimizer_state"})
 """Kinds that give way to `stale_copy`."""
 _GARBAGE = "garbage"
-_ONLY_EXPLAINED = frozenset({"thread", "cpp", "unknown"})
 _BY_NAME = frozenset(
     {
         *("hook", "closure", "default_argument", "class_attribute", "tensor_attribute"),
@@ -58,6 +57,10 @@ class Judged:
     """The kind, or what tells that a graph or generator is left over."""
     many: bool = False
     """Graphs of several tensors go with this cut."""
+    places: tuple[PathStep, ...] = ()
+    """Where these tensors stand."""
+    awaited: bool = False
+    """An asynchronous generator waits there."""
 
     @property
     def graph(self) -> bool:
@@ -91,7 +94,7 @@ class _Grouping:
     def __init__(self, holders: Holders, moment: Moment) -> None:
         self._moment = moment
         self._graphs = {fact.cut: fact for fact in holders.graphs}
-        self._waiting = {fact.cut: fact.newest for fact in holders.suspended}
+        self._waiting = {fact.cut: fact for fact in holders.suspended}
         self._chains = _all_chains(holders, moment)
         self._more = {held.key for held in holders.held if held.more}
         self._newest = _newest_by_cut(self._chains)
@@ -116,22 +119,26 @@ class _Grouping:
         """Returns a chain with its kind; None where it holds for good reason."""
         if chain.wanted:
             return None
-        if _is_cycle(chain):
+        if is_cycle(chain):
             return Judged(chain, "autograd_cycle", "autograd_cycle")
         fact = self._graphs.get(chain.cut)
         if fact is not None or chain.holder == "autograd_graph":
             fact = fact or GraphFact(chain.cut, chain.holder, 1, (), self._newest[chain.cut])
             why = graphs.why_graph(fact, self._moment)
-            return Judged(chain, "retained_graph", why, fact.roots > 1) if why else None
+            judged = Judged(chain, "retained_graph", why or "", fact.roots > 1, fact.places)
+            return judged if why else None
         kind = _KINDS.get(chain.holder, "forgotten_reference")
         if chain.holder in graphs.WAITING:
-            newest = self._waiting.get(chain.cut, self._newest[chain.cut])
+            waiting = self._waiting.get(chain.cut)
+            newest = self._newest[chain.cut] if waiting is None else waiting.newest
             why = graphs.why_waiting(newest, self._moment)
-            return Judged(chain, kind, why) if why else None
+            awaited = waiting is not None and waiting.awaited
+            return Judged(chain, kind, why, awaited=awaited) if why else None
         return Judged(chain, kind, kind)
 
 
-def _is_cycle(chain: Chain) -> bool:
+def is_cycle(chain: Chain) -> bool:
+    """Returns whether a chain begins at an autograd graph and objects that hold each other."""
     if chain.steps[:1] and chain.steps[0].kind == "cycle":
         return True
     return chain.holder == "cpp" and any(step.kind == "graph" for step in chain.steps)
@@ -194,17 +201,22 @@ def _finding(group: Group, moment: Moment) -> Finding:
     held = words.say_held(
         main.kind, chain.holder, chain.cut, chain.cell, many=main.many, freed=freed
     )
+    hooks = () if others or group.litter else _hooks_of(judged)
     return Finding(
         kind=kind,
         holder=chain.holder,
         keys=keys,
         path=chain.steps,
         cuts=(chain.cut, *others, *sorted(group.litter)),
-        reason=words.say_reason(held, why, joint, litter=bool(group.litter), more=group.more),
+        reason=words.say_reason(
+            held, why, joint, litter=bool(group.litter), more=group.more, fills=bool(hooks)
+        ),
         remedy=_remedy_of(places, litter=bool(group.litter)),
-        cost=", ".join(dict.fromkeys(cost for one in places if (cost := _cost(one)))),
+        cost=", ".join(dict.fromkeys(cost for one in places if (cost := cost_of(one)))),
         reclaimable=all(map(_can_go, places)),
         on_request=any(_goes_by_name_only(one) for one in places),
+        sources=hooks,
+        instead=remedies.reclaim(*hooks) if hooks else "",
     )
 
 
@@ -213,13 +225,30 @@ def _goes_along(one: Judged, main: Judged) -> bool:
     return one.chain.holder == main.chain.holder == _GARBAGE
 
 
+def _hooks_of(judged: Sequence[Judged]) -> tuple[str, ...]:
+    """Returns the hooks that have filled what chains are cut at; none where others hold it too."""
+    hooks: dict[str, None] = {}
+    for one in judged:
+        first = one.chain.steps[0]
+        if first.kind != "hook" or first.text == one.chain.cut:
+            return ()
+        hooks[first.text] = None
+    return tuple(hooks)
+
+
 def _remedy_of(places: list[Judged], *, litter: bool) -> str:
-    last = [remedies.cut_line(_GARBAGE, "", named=False)] if litter else []
-    return remedies.join_lines([*map(_remedy, places), *last])
+    lines = [*map(remedy_of, places)]
+    lines += [remedies.cut_line(_GARBAGE, "")] if litter else []
+    joined = remedies.join_lines(lines, reclaimable=all(map(_can_go, places)))
+    if len(joined.splitlines()) > remedies.MOST_LINES and all(map(_can_go, places)):
+        return remedies.reclaim(places[0].chain.cut)
+    return joined
 
 
 def _can_go(one: Judged) -> bool:
-    return one.chain.holder not in _ONLY_EXPLAINED and one.chain.cut != ARGUMENTS
+    if one.awaited or one.chain.cut == ARGUMENTS:
+        return False
+    return one.chain.holder not in remedies.EXPLAINED
 
 
 def _goes_by_name_only(one: Judged) -> bool:
@@ -228,23 +257,24 @@ def _goes_by_name_only(one: Judged) -> bool:
     return one.chain.holder in _BY_NAME and one.kind not in _FREELY
 
 
-def _remedy(one: Judged) -> str:
+def remedy_of(one: Judged) -> str:
+    """Returns the code that cuts a chain; empty where none does."""
     chain = one.chain
-    if chain.remedy:
-        return chain.remedy
     if chain.cut == ARGUMENTS:
-        return "atexit.unregister(function)"
+        return ""
     if one.kind == "autograd_cycle":
         return remedies.reclaim(chain.cut)
     if one.graph:
-        single = "" if one.many else remedies.item_line(chain.steps)
-        return single or remedies.detach_line(chain.cut, chain.steps)
-    own = chain.steps[:1] and chain.steps[0].kind == "variable"
-    return remedies.cut_line(chain.holder, chain.cut, named=bool(own))
+        return remedies.detach_lines(chain.cut, one.places)
+    if one.awaited:
+        named = chain.steps[0].kind == "variable" and remedies.is_expression(chain.cut)
+        return f"await {chain.cut}.aclose()" if named else ""
+    return remedies.cut_line(chain.holder, chain.cut, chain.steps)
 
 
-def _cost(one: Judged) -> str:
+def cost_of(one: Judged) -> str:
+    """Returns what the user loses when a chain is cut; empty where it is nothing."""
     chain = one.chain
-    if chain.cost or one.kind == "autograd_cycle":
-        return chain.cost
+    if one.kind == "autograd_cycle":
+        return ""
     return words.say_cost(chain.holder, chain.cut, chain.cell, one.why)

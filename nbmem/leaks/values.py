@@ -10,25 +10,18 @@ from nbmem.leaks import remedies, words
 from nbmem.leaks.findings import Finding, largest_of, name_of, path_of, root_of
 from nbmem.leaks.runs import is_old_copy
 from nbmem.leaks.words import LOST
-from nbmem.records import Chain
+from nbmem.records import Chain, PathStep
 from nbmem.units import format_bytes, format_count
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from nbmem.leaks.moment import Moment
     from nbmem.records import GradientFact, Holders, PathStep, StateFact, ViewFact
 
 OPTIMIZER = "optimizer"
-_KEPT = """\
-kept = [p for group in {name}.param_groups for p in group["params"]]
-for p in list({name}.state.keys() - set(kept)): {name}.state.pop(p)"""
-_ZERO = """\
-for p in {name}.parameters():
-    if p.grad is not None and not p.grad.any(): p.grad = None"""
 _FROZEN = """\
-for p in {name}.parameters():
-    if not p.requires_grad: p.grad = None"""
+[setattr(p, "grad", None) for p in {name}.parameters() if not p.requires_grad];"""
 _CLEAR = "{name}.zero_grad(set_to_none=True)"
 _GRADIENT = "{name} = None"
 _ITEM = re.compile(r"(.+)\[\d+\]")
@@ -49,20 +42,19 @@ def chains_of_states(holders: Holders) -> dict[int, tuple[Chain, ...]]:
     Taking it out of the optimizer alone frees nothing of that.
     """
     chains: dict[int, tuple[Chain, ...]] = {}
-    lines = {fact.optimizer: _state_line(fact) for fact in holders.states}
     for fact in holders.states if holders.complete else ():
-        own = _chain(fact.optimizer, path_of(fact.optimizer), lines)
+        own = _chain(fact.optimizer, path_of(fact.optimizer))
         for other in fact.others:
             rest = (
-                _chain(chain.cut, chain.steps, lines) if chain.holder == OPTIMIZER else chain
+                _chain(chain.cut, chain.steps) if chain.holder == OPTIMIZER else chain
                 for chain in other.chains
             )
             chains.setdefault(other.key, (own, *rest))
     return chains
 
 
-def _chain(optimizer: str, steps: tuple[PathStep, ...], lines: Mapping[str, str]) -> Chain:
-    return Chain(steps, OPTIMIZER, False, LOST + optimizer, remedy=lines[optimizer])
+def _chain(optimizer: str, steps: tuple[PathStep, ...]) -> Chain:
+    return Chain(steps, OPTIMIZER, False, LOST + optimizer)
 
 
 def _state(fact: StateFact, keys: tuple[int, ...], moment: Moment) -> Finding:
@@ -79,7 +71,7 @@ def _state(fact: StateFact, keys: tuple[int, ...], moment: Moment) -> Finding:
         path=path_of(_name_in(name, keys, moment)),
         cuts=(LOST + name,),
         reason=words.say_copy(name, fact.parameters) if copied else told,
-        remedy=_state_line(fact),
+        remedy=remedies.reclaim(LOST + name),
     )
 
 
@@ -88,15 +80,6 @@ def _name_in(optimizer: str, keys: Sequence[int], moment: Moment) -> str:
     by_size = sorted(keys, key=lambda key: (-moment.records[key].bytes, key))
     names = (name for key in by_size for name in moment.records[key].names)
     return next((name for name in names if name.startswith(optimizer)), optimizer)
-
-
-def _state_line(fact: StateFact) -> str:
-    name = fact.optimizer
-    if not remedies.is_expression(name):
-        return remedies.reclaim(LOST + name)
-    if fact.all_of_it:
-        return f"del {name}"
-    return remedies.reclaim(LOST + name) if fact.in_groups else _KEPT.format(name=name)
 
 
 def find_gradients(holders: Holders, moment: Moment) -> Iterator[Finding]:
@@ -109,17 +92,17 @@ def find_gradients(holders: Holders, moment: Moment) -> Iterator[Finding]:
             groups[root_of(fact.name), fact.frozen, used or "", held_by].append(fact)
     for (variable, frozen, optimizer, held_by), facts in sorted(groups.items()):
         if moment.free(fact.key for fact in facts):
-            yield _gradients(variable, frozen, optimizer, held_by, facts, moment)
+            group = (variable, frozen, optimizer, held_by)
+            yield _gradients(group, facts, holders, moment)
 
 
 def _gradients(
-    variable: str,
-    frozen: bool,
-    optimizer: str,
-    held_by: str,
+    group: tuple[str, bool, str, str],
     facts: Sequence[GradientFact],
+    holders: Holders,
     moment: Moment,
 ) -> Finding:
+    variable, frozen, optimizer, held_by = group
     keys = moment.take(fact.key for fact in facts)
     mine = [fact for fact in facts if fact.key in keys]
     many = len(mine) > 1
@@ -137,34 +120,36 @@ def _gradients(
         path=path,
         cuts=tuple(fact.name for fact in mine),
         reason=words.say_gradients(told, many=many, frozen=frozen, held_by=held_by),
-        remedy=_gradient_lines(variable, frozen, mine, moment),
+        remedy=_gradient_lines(mine, holders, moment),
         cost=cost,
         on_request=bool(optimizer or held_by),
     )
 
 
-def _gradient_lines(
-    variable: str, frozen: bool, facts: Sequence[GradientFact], moment: Moment
-) -> str:
+def _gradient_lines(facts: Sequence[GradientFact], holders: Holders, moment: Moment) -> str:
     """Returns code that sets these gradients to None and no others."""
-    of_module = all(moment.records[fact.key].module is not None for fact in facts)
-    names = [fact.name for fact in facts]
+    modules, names = {fact.module for fact in facts}, [fact.name for fact in facts]
+    module = min(modules) if len(modules) == 1 else ""
     plain = all(map(remedies.is_expression, names))  # `net.1.weight.grad` can't be pasted
-    if of_module and remedies.is_expression(variable) and (len(names) > 1 or not plain):
-        lines = _FROZEN if frozen else _lines_of_zero(variable, facts, moment)
-        return lines.format(name=variable)
-    if plain:
+    whole = remedies.is_expression(module) and not _others(facts, holders, moment)
+    if whole and (len(names) > 1 or not plain):
+        return (_FROZEN if facts[0].frozen else _CLEAR).format(name=module)
+    if plain and len(names) <= remedies.MOST_LINES:
         return "\n".join(_GRADIENT.format(name=name) for name in names)
-    return "\n".join(map(remedies.reclaim, names))
+    return remedies.reclaim(names[0])
 
 
-def _lines_of_zero(variable: str, facts: Sequence[GradientFact], moment: Moment) -> str:
-    others = {
+def _others(facts: Sequence[GradientFact], holders: Holders, moment: Moment) -> set[int]:
+    """Returns the gradients of the same variable that a line for all of them would take as well."""
+    mine, variable = {fact.key for fact in facts}, root_of(facts[0].name)
+    if facts[0].frozen:
+        alike = (f for f in holders.gradients if f.frozen and root_of(f.name) == variable)
+        return {fact.key for fact in alike} - mine
+    return {
         key
         for key, record in moment.records.items()
         if record.category == "gradient" and any(root_of(n) == variable for n in record.names)
-    } - {fact.key for fact in facts}
-    return _ZERO if others else _CLEAR
+    } - mine
 
 
 def find_views(holders: Holders, moment: Moment) -> Iterator[Finding]:
@@ -191,7 +176,9 @@ def _views(facts: Sequence[ViewFact], moment: Moment) -> Finding:
     place = names[0].rpartition("[")[0]
     used, own = sum(fact.used for fact in facts), moment.size(fact.key for fact in facts)
     shown = f"{format_count(len(names), 'item')} of {place}"
-    call = remedies.copy_call(arrays=first.arrays, attached=first.attached)
+    places = [step for fact in facts for step in fact.places]
+    if len(places) == first.siblings and all(fact.places for fact in facts):
+        places = [PathStep("list", place)]
     largest = largest_of(moment, [fact.key for fact in facts])
     return Finding(
         kind="oversized_view",
@@ -200,7 +187,7 @@ def _views(facts: Sequence[ViewFact], moment: Moment) -> Finding:
         path=path_of(next(fact.names[0] for fact in facts if fact.key == largest)),
         cuts=names,
         reason=words.say_view(shown, format_bytes(used), format_bytes(own), len(names)),
-        remedy=f"{place} = [x.{call}() for x in {place}]",
+        remedy=remedies.clone_lines(names[0], places, arrays=first.arrays, attached=first.attached),
         cost=f"backward() through {place}" if first.attached else "",
         spared=0 if first.arrays else used,
     )
@@ -227,7 +214,9 @@ def _view(fact: ViewFact, moment: Moment) -> Finding:
 def _clone_line(fact: ViewFact) -> str:
     if not fact.names:
         return ""
-    return remedies.clone_line(fact.names, arrays=fact.arrays, attached=fact.attached)
+    return remedies.clone_lines(
+        fact.names[0], fact.places, arrays=fact.arrays, attached=fact.attached
+    )
 
 
 def _holder_of_view(fact: ViewFact, shown: str) -> str:

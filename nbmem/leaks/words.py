@@ -233,6 +233,7 @@ def say_reason(
     *,
     litter: bool = False,
     more: bool = False,
+    fills: bool = False,
 ) -> str:
     """Returns the whole sentence.
 
@@ -242,6 +243,7 @@ def say_reason(
         others: texts of further cuts: cutting one of all frees nothing.
         litter: garbage holds some of it as well.
         more: there are holders beyond those that are listed.
+        fills: a hook has put it there.
     """
     joint = "" if why == "autograd_cycle" else ","
     text = f"{held}{joint} {_WHY.get(why, _NEEDLESS)}"
@@ -250,6 +252,8 @@ def say_reason(
         text += f"; {join_words(others)} {verb} it too, so cutting one alone frees nothing"
     if litter:
         text += "; objects that wait for the garbage collector hold some of it as well"
+    if fills:
+        text += "; once it is emptied, the hook fills it again with each call, until it is removed"
     if more:
         text += "; more holders exist than are listed here"
     return text + "."

@@ -96,12 +96,12 @@ class SessionLike(Protocol):
         """Gives cached blocks back to the device and returns the proof."""
 
     def plan_reclaim(
-        self, targets: Sequence[Leak] | None = None, *, everything: bool = False
+        self, targets: Sequence[Leak | str] | None = None, *, everything: bool = False
     ) -> ReclaimReport:
         """Returns what `reclaim` would do; nothing is freed."""
 
     def reclaim(
-        self, targets: Sequence[Leak] | None = None, *, everything: bool = False
+        self, targets: Sequence[Leak | str] | None = None, *, everything: bool = False
     ) -> ReclaimReport:
         """Frees these leaks, or all, or with neither those that cost nothing; and the proof."""
 

@@ -107,7 +107,8 @@ def _storage(storage: StorageRecord, held: HeldStorage | None, units: Units) -> 
 def _chain(chain: Chain) -> str:
     way = escape(one_line(chain.text, 300))
     if chain.wanted:
-        return f"{way}{tag('div', 'a value that you can name needs it', QUIET)}"
+        needed = tag("div", "a value that you can name needs it", QUIET)
+        return way + needed + code_html(chain.remedy)
     cost = f", which costs {one_line(chain.cost, 200)}" if chain.cost else ""
     goes = tag("div", escape(f"goes with {one_line(chain.cut, 200)}{cost}"), QUIET)
     return way + goes + code_html(chain.remedy)

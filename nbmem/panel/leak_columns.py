@@ -65,11 +65,20 @@ def leak_tip(leak: Leak, units: Units) -> str:
         one_line(leak.path_text, _LONGEST_SENTENCE),
         size_sentence(leak, units),
         one_line(leak.reason, _LONGEST_SENTENCE),
-        f"Frees it: {one_line(leak.remedy, _LONGEST_SENTENCE)}" if leak.remedy else "",
+        _code("Frees it", leak.remedy),
+        _code("Or with what fills it again", leak.instead),
         cost_sentence(leak),
         who_frees(leak),
     ]
     return "\n".join(filter(None, facts))
+
+
+def _code(what: str, code: str) -> str:
+    """Returns code after what it does; several lines stand below that."""
+    lines = [one_line(line, _LONGEST_SENTENCE) for line in code.splitlines()]
+    return (
+        "" if not lines else "\n".join([f"{what}:", *lines]) if lines[1:] else f"{what}: {lines[0]}"
+    )
 
 
 def size_sentence(leak: Leak, units: Units) -> str:

@@ -15,7 +15,7 @@ from nbmem.panel.turns import Turn
 from nbmem.panel.words import line_html, trouble_sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from nbmem.panel.contract import SessionLike
     from nbmem.panel.leaks import LeakList
@@ -35,6 +35,8 @@ class _Plan:
     of_choice: bool
     """These are the chosen ones; else all."""
     report: ReclaimReport
+    asked: list[Leak | str]
+    """What is freed: the leaks, or for some of them what would fill them again."""
 
 
 class LeakPage:
@@ -49,12 +51,14 @@ class LeakPage:
         self.turn = Turn(session, self._wait)
         self._state, self._line, self._detail = HTML(), HTML(), HTML()
         self._free = button("Free…", told.free_tip([]), self._press_chosen)
+        self._source = button("Remove the hook…", "", self._press_source)
+        self._source.tooltip = "Shows what goes when the hook goes that would fill it again."
         self._costless = button("Free all that costs nothing", "", self._press_costless)
         self._all = button("Free all…", "", self._press_all)
         self._all.tooltip = "Shows what would be freed, and what that costs, before anything is."
         tip, press = "Frees what is listed above.", self._press_confirm
         self._plan = PlanBox(tip, "Free nothing", on_confirm=press, on_keep=self._kept)
-        buttons = [self._free, self._costless, self._all]
+        buttons = [self._free, self._source, self._costless, self._all]
         self._buttons = Box([*buttons, self.turn.stop], layout=row())
         self.widgets = [self._state, self._buttons, self._line, self._plan.widget, self._detail]
         self.say("")
@@ -111,7 +115,9 @@ class LeakPage:
         """Follows what is there, and what of it is chosen."""
         self._check_plan()
         chosen = self._found.chosen
-        with together(self._free, self._costless):
+        with together(self._free, self._source, self._costless):
+            self._source.description = told.source_label(chosen)
+            self._source.layout.display = SHOWN if told.sources_of(chosen) else HIDDEN
             self._free.description = told.free_label(chosen, self._units)
             self._free.tooltip = told.free_tip(chosen)
             self._costless.tooltip = told.costless_tip(self._found, self._units)
@@ -152,6 +158,7 @@ class LeakPage:
     def _enable(self) -> None:
         busy = self._busy or self.turn.is_waiting
         self._free.disabled = busy or not any(leak.reclaimable for leak in self._found.chosen)
+        self._source.disabled = busy
         self._costless.disabled = busy or not self._found.costless
         self._all.disabled = busy or not self._found.takeable
         self._plan.enable(not busy)
@@ -163,19 +170,27 @@ class LeakPage:
         if told.is_costless(chosen):
             self.turn.take(label, lambda: self._reclaim(chosen))
         else:
-            self.turn.take(label, lambda: self._show_plan(chosen, of_choice=True))
+            self.turn.take(label, lambda: self._show_plan(chosen, [*chosen], of_choice=True))
+
+    def _press_source(self) -> None:
+        """Removes what would fill the chosen leaks again; of the others the leak itself goes."""
+        chosen = self._found.chosen
+        asked: list[Leak | str] = [leak for leak in chosen if not leak.sources]
+        asked += told.sources_of(chosen)
+        label = self._source.description.rstrip("…")
+        self.turn.take(label, lambda: self._show_plan(chosen, asked, of_choice=True))
 
     def _press_costless(self) -> None:
         self.turn.take(self._costless.description, lambda: self._reclaim(None))
 
     def _press_all(self) -> None:
         found = self._found.takeable
-        self.turn.take("Free all", lambda: self._show_plan(found, of_choice=False))
+        self.turn.take("Free all", lambda: self._show_plan(found, [*found], of_choice=False))
 
-    def _show_plan(self, targets: list[Leak], *, of_choice: bool) -> None:
+    def _show_plan(self, targets: list[Leak], asked: list[Leak | str], *, of_choice: bool) -> None:
         with self.telling("The plan"):
-            report = self._session.plan_reclaim(targets)
-            self._planned = _Plan(targets, of_choice, report)
+            report = self._session.plan_reclaim(asked)
+            self._planned = _Plan(targets, of_choice, report, asked)
             label = told.confirm_label(report, self._units)
             html = told.plan_html(report, self._units)
             self._plan.show(html, label, offers=bool(report.planned))
@@ -195,9 +210,11 @@ class LeakPage:
         plan = self._planned
         if plan is not None:
             label = self._plan.confirm.description
-            self.turn.take(label, lambda: self._reclaim(plan.targets, plan.report))
+            self.turn.take(label, lambda: self._reclaim(plan.asked, plan.report))
 
-    def _reclaim(self, targets: list[Leak] | None, plan: ReclaimReport | None = None) -> None:
+    def _reclaim(
+        self, targets: Sequence[Leak | str] | None, plan: ReclaimReport | None = None
+    ) -> None:
         self._forget_plan()
         self._busy = True
         self._enable()

@@ -87,9 +87,17 @@ def _detail(leak: Leak, units: Units) -> str:
         tag("div", escape(size_sentence(leak, units)), QUIET),
         tag("div", escape(sentence(leak.reason))),
         code_html(leak.remedy),
+        *_instead(leak),
         *(tag("div", escape(text)) for text in (cost_sentence(leak), who_frees(leak)) if text),
     ]
     return tag("div", "".join(parts), "margin-bottom:10px")
+
+
+def _instead(leak: Leak) -> tuple[str, ...]:
+    if not leak.instead:
+        return ()
+    told = f"or, which removes the {one_line(', the '.join(leak.sources), _LONGEST)} too:"
+    return tag("div", escape(told)), code_html(leak.instead)
 
 
 def code_html(code: str) -> str:
@@ -110,6 +118,16 @@ def free_label(leaks: Sequence[Leak], units: Units) -> str:
     if is_costless(leaks):
         return f"Free {size}" if len(mine) == 1 else f"Free {len(mine)} ({size})"
     return f"Free {size}…" if len(mine) == 1 else f"Free {len(mine)} ({size})…"
+
+
+def source_label(leaks: Sequence[Leak]) -> str:
+    """Returns the text of the button that frees leaks with what would fill them again."""
+    return "Remove the hooks…" if len(sources_of(leaks)) > 1 else "Remove the hook…"
+
+
+def sources_of(leaks: Sequence[Leak]) -> list[str]:
+    """Returns what would fill these leaks again, each once."""
+    return list(dict.fromkeys(source for leak in leaks for source in leak.sources))
 
 
 def is_costless(leaks: Sequence[Leak]) -> bool:

@@ -8,13 +8,13 @@ import gc
 import logging
 import queue
 import types
-from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from nbmem.holders.words import HOOK, container_below
 from nbmem.inventory.paths import Step
 from nbmem.reclaim.detaching import Target
 from nbmem.reclaim.dropping import (
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
     from nbmem.holders.web import CutPoint
 
-_CONTAINERS = (list, dict, set, deque)
 _LINKS = ("__cause__", "__context__", "exceptions", "obj")
 """Attributes of errors that lead to others, or that go with the variables of the calls."""
 _ERRORS = (BaseException, types.TracebackType, types.FrameType)
@@ -185,18 +184,19 @@ class Cutter:
         """What the hook has gathered; where that is no container, the hook itself."""
         if _container_below(point) is not None:
             return self._take_container(point)
+        return self._take_hook_itself(point)
+
+    def _take_hook_itself(self, point: CutPoint) -> str:
         ways = point.way
         if ways.ties[0].step is Step.ROOT:
             hook = ways.objects[0]
             self._work.acts["hook", id(hook)] = partial(remove_global_hook, hook, point.cut)
             return ""
         for at in range(point.at, 1, -1):
-            key = _key_of(ways.objects[at - 1], ways.objects[at])
+            key = _key_of(ways.objects[at - 1], ways.objects[at], ways.ties[at].key)
             if str(ways.ties[at - 1].key).endswith("_hooks") and key is not None:
                 hooks, owner = ways.objects[at - 1], ways.objects[at - 2]
-                self._work.acts["hook", id(ways.objects[at])] = partial(
-                    remove_hook, hooks, key, owner
-                )
+                self._work.acts[f"hook {key}", id(hooks)] = partial(remove_hook, hooks, key, owner)
                 return ""
         return "the hook was not found; call `remove()` of its handle"
 
@@ -301,15 +301,16 @@ def _drop_entry(holder: dict[Any, Any], key: Any, held: Any) -> Outcome:
 
 def _container_below(point: CutPoint) -> Any:
     """Returns the first container from the cut downwards; None where there is none."""
-    for thing in point.way.objects[point.at : -1]:
-        if issubclass(type(thing), _CONTAINERS):
-            return thing
-    return None
+    at = container_below(point.way, point.at)
+    return None if at is None else point.way.objects[at]
 
 
-def _key_of(table: Any, held: Any) -> Any:
+def _key_of(table: Any, held: Any, told: Any) -> Any:
+    """Returns the key of an entry: the one that was told, unless it is another's by now."""
     if not issubclass(type(table), dict):
         return None
+    if type(told) is int and dict.get(table, told) is held:
+        return told
     return next((key for key, value in dict.items(table) if value is held), None)
 
 
@@ -328,6 +329,7 @@ _TAKERS: Mapping[str, _Take] = {
     "module_attribute": Cutter._take_gathered,
     "tensor_attribute": Cutter._take_attribute,
     "hook": Cutter._take_hook,
+    HOOK: Cutter._take_hook_itself,
     "function_cache": Cutter._take_cache,
     "suspended_frame": Cutter._take_generator,
     "queue": Cutter._take_queue,
@@ -348,7 +350,8 @@ _WORDS = {
     "throwaway_name": "let go of what {cut} holds",
     "iterator_buffer": "drop {cut}",
     "tensor_attribute": "delete {cut}",
-    "hook": "empty what the {cut} has gathered, or remove it",
+    "hook": "empty {cut}; the hook stays",
+    HOOK: "remove the {cut}",
     "function_cache": "clear the {cut}",
     "suspended_frame": "close {cut}, whose `finally` blocks run",
     "ipython_event": "unregister {cut}",
@@ -364,6 +367,8 @@ _WORDS = {
 
 def words_of(point: CutPoint, *, graph: bool) -> str:
     """Returns in words what cutting there does."""
+    if point.holder == "hook" and _container_below(point) is None:
+        return _WORDS[HOOK].format(cut=point.cut)
     if graph:
         return f"detach {point.cut}, whose numbers stay"
     return _WORDS.get(point.holder, "empty {cut}").format(cut=point.cut)

@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from nbmem.heap import StorageRef
+from nbmem.holders.words import HOOK
 from nbmem.leaks.words import LOST
 from nbmem.reclaim.arrays import copy_arrays, is_array, way_to, why_not_copy
 from nbmem.reclaim.choosing import Choice, Known, choose
@@ -52,6 +53,7 @@ class Offer:
     cuts: tuple[str, ...] = ()
     """What would hold nothing more."""
     leak: Leak | None = None
+    cost: str = ""
 
 
 @dataclass(slots=True)
@@ -139,7 +141,22 @@ class _Planner:
         for cut in choice.cuts:
             work = Work()
             if words := self._take_cut(cut, work, cycle=False):
-                plan.offers.append(Offer(words, work, (cut,)))
+                hook = any(point.holder == HOOK for point in self._web.cuts(cut))
+                cost = f"the {cut} and what it has collected" if hook else ""
+                cuts = (cut, *self._gone_with(choice.cuts, cut)) if hook else (cut,)
+                plan.offers.append(Offer(words, work, cuts, cost=cost))
+
+    def _gone_with(self, removed: Sequence[str], hook: str) -> list[str]:
+        """Returns the cuts that hold nothing more once hooks are removed.
+
+        Args:
+            removed: all that go, as texts of cuts.
+            hook: the one of which the cuts are asked.
+        """
+        points = [point for cut in removed for point in self._web.cuts(cut)]
+        hooks = {id(point.target) for point in points if point.holder == HOOK}
+        cuts = dict.fromkeys(point.chain.cut for point in self._web.cuts(hook))
+        return [cut for cut in cuts if all(_passes(p, hooks) for p in self._web.cuts(cut))]
 
     def _take_leak(self, leak: Leak) -> None:
         if leak.kind == "oversized_view":
@@ -228,6 +245,8 @@ def _settle(plan: Plan) -> None:
         plan.cuts.update(offer.cuts)
         if offer.leak is None:
             plan.planned.append(offer.words)
+            if offer.cost:
+                plan.costs[offer.cost] = None
         else:
             plan.promise(offer.leak, offer.words)
     plan.offers.clear()
@@ -265,6 +284,10 @@ def _count_along(plan: Plan, holders: Holders) -> None:
             )
             if all(going):
                 plan.keys[held.key] = None
+
+
+def _passes(point: CutPoint, hooks: Collection[int]) -> bool:
+    return any(id(thing) in hooks for thing in point.way.objects)
 
 
 def _is_cycle(point: CutPoint) -> bool:

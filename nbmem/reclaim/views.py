@@ -21,6 +21,7 @@ from nbmem.reclaim.detaching import (
     set_grad,
 )
 from nbmem.reclaim.layouts import Arranged, Layout, arrange, layout_in_storage
+from nbmem.reclaim.lending import why_lent
 from nbmem.reclaim.outcome import Outcome, list_of
 from nbmem.units import format_bytes
 
@@ -117,10 +118,10 @@ def _shrink(group: list[Target], outcome: Outcome) -> None:
 
 def _why_not(group: Sequence[Target]) -> str:
     tensors = [target.tensor for target in group]
-    for tensor in tensors:
-        if reason := _unmovable(tensor):
-            return reason
-    return _not_alone(tensors) or _read_by_address(_storage_of(tensors[0]))
+    if reason := next(filter(None, map(_unmovable, tensors)), ""):
+        return reason
+    storage_is_read = why_lent(group) or _not_alone(tensors)
+    return storage_is_read or _read_by_address(_storage_of(tensors[0]))
 
 
 def _unmovable(tensor: torch.Tensor) -> str:
@@ -153,13 +154,10 @@ def _not_alone(tensors: Sequence[torch.Tensor]) -> str:
     if _references_to(tensors[0]) > _references_to(torch.empty(1)):
         return "its storage is held as an object"
     storage = _storage_of(tensors[0])
-    shared = storage.device.type == "cpu" and storage.is_shared()
-    if shared or not storage.resizable():
-        return "a numpy array, another process or a file may share its memory"
     bases = _Bases(tensors)
     uses = torch._C._storage_Use_Count(storage._cdata)
     if uses > len(tensors) + len(bases.tensors) + 1:  # one more: the object that is asked here
-        return "something else shows it too, such as what a graph saved for its backward"
+        return "something else shows it too, such as a numpy array or what a graph saved"
     return "the tensor that it is a part of is in use" if bases.in_use() else ""
 
 

@@ -154,6 +154,10 @@ class GraphFact:
     of it none can come, through the rest one may."""
     silent: bool = False
     """They saved nothing, so that nothing tells whether backward came."""
+    places: tuple[PathStep, ...] = ()
+    """Where these tensors stand, each with all steps as its text: kind `variable`, `attribute`,
+    `list item`, `dict entry`; `list` or `dict` for all items of one; `node` for a bare node of a
+    graph. Empty where one of them stands in several places, or in one that takes no other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +174,10 @@ class ViewFact:
     """They are numpy arrays, whose copies are no storages of torch's."""
     attached: bool = False
     """The graph of one of them ends at what it was cut from; a copy would have that graph too."""
+    places: tuple[PathStep, ...] = ()
+    """Where each of them stands; see `GraphFact.places`."""
+    siblings: int = 0
+    """Items of the list that they are items of, themselves included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +196,8 @@ class GradientFact:
     """An optimizer of torch's that lives and has the parameter; None: none has."""
     held_by: str | None = None
     """What else has the parameter in a list or an attribute, and so may step: `sgd.params`."""
+    module: str = ""
+    """The outermost module that has the parameter, as the user comes to it: `trainer.model`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +230,8 @@ class SuspendedFact:
     """Storages that go with it."""
     newest: int
     """Highest serial among them."""
+    awaited: bool = False
+    """It is an asynchronous generator, whose end has to be awaited."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,6 +288,11 @@ class Leak:
     """False where `reclaim_memory` explains and does nothing, as for a running thread's frame."""
     on_request: bool = False
     """`reclaim_memory` takes it only as a target by name, not by `everything=True`."""
+    sources: tuple[str, ...] = ()
+    """What will fill it again, as targets of `reclaim_memory` that take this away too:
+    `hook 'save' on net`."""
+    instead: str = ""
+    """Code in place of `remedy` that takes away the sources as well."""
 
     @property
     def path_text(self) -> str:

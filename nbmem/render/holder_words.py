@@ -141,7 +141,7 @@ def _details(chain: Chain, first: Mapping[str, int], number: int) -> tuple[Detai
     before = first[_holder_of(chain)]
     if before != number:
         return details_of(("", f"goes together with {before}", False))
-    return details_of(*free_lines(chain.remedy), ("costs", clean(chain.cost), False))
+    return (*free_lines(chain.remedy), *details_of(("costs", clean(chain.cost), False)))
 
 
 def _summary(held: HeldStorage, holders: Holders, units: Units) -> str:

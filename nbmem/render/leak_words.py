@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from nbmem.records import write_path
@@ -19,8 +20,7 @@ if TYPE_CHECKING:
 NARROW = 64
 """Columns below which the way to a leak gets a line of its own."""
 _WHERE = 24
-_MOST_LINES = 6
-"""Lines of code that free one leak."""
+_MOST_ALONG = 3
 _BEYOND = "beyond what your values need"
 
 
@@ -92,6 +92,7 @@ def leaks_listing(
             *_left_out(rest, units),
             *_below(report, units),
             *_advice(found, units),
+            *_along(found),
             *_notes(report),
         ),
         below="where",
@@ -184,24 +185,32 @@ def _details(leak: Leak, units: Units, *, narrow: bool) -> tuple[Detail, ...]:
         way = way or where_of(leak)
     elif way == where_of(leak):
         way = ""
-    return details_of(
-        ("", way, True),
-        ("", clean(leak.reason), False),
-        ("grows", growth, False),
+    return (
+        *details_of(("", way, True), ("", clean(leak.reason), False), ("grows", growth, False)),
         *free_lines(leak.remedy),
-        ("costs", clean(leak.cost), False),
-        ("", _stays(leak), False),
+        *free_lines(leak.instead, "or"),
+        *details_of(("costs", clean(leak.cost), False), ("", _removed(leak), False)),
+        *details_of(("", _stays(leak), False)),
     )
 
 
-def free_lines(remedy: str) -> list[tuple[str, str, bool]]:
-    """Returns code to be pasted, line by line and fit to print, with the word before it."""
+def free_lines(remedy: str, word: str = "free") -> tuple[Detail, ...]:
+    """Returns code to be pasted, line by line and fit to print, with the word before it.
+
+    Several lines stand at one margin below the word, so that they can be taken as they stand.
+    """
     lines = [clean(line) for line in remedy.splitlines() if line.strip()]
-    told = [("free" if number == 0 else "    ", line, True) for number, line in enumerate(lines)]
-    if len(told) <= _MOST_LINES:
-        return told
-    left = format_count(len(told) - _MOST_LINES + 1, "more line")
-    return [*told[: _MOST_LINES - 1], ("    ", f"and {left}, see Leak.remedy", False)]
+    code = [Detail(line, code=True, whole=True) for line in lines]
+    if len(code) < 2:
+        return tuple(replace(line, word=word) for line in code)
+    return (Detail(f"{word} by all of these lines:"), *code)
+
+
+def _removed(leak: Leak) -> str:
+    if not leak.sources:
+        return ""
+    what = clean(leak.sources[0]) if len(leak.sources) == 1 else f"{len(leak.sources)} hooks"
+    return f"The second line removes the {what} too."
 
 
 def _stays(leak: Leak) -> str:
@@ -220,6 +229,18 @@ def _below(report: LeakReport, units: Units) -> tuple[str, ...]:
         return ()
     least, size = (format_bytes(each, units) for each in (report.threshold, report.below))
     return (f"Leaks under {least} add up to {size} more.",)
+
+
+def _along(found: Sequence[tuple[int, Leak]]) -> tuple[str, ...]:
+    """Returns which leaks go with another one: all that holds them holds that one, too."""
+    said = []
+    for number, leak in found:
+        cuts = set(leak.cuts)
+        along = [n for n, one in found if n != number and one.cuts and cuts >= set(one.cuts)]
+        if along:
+            which = ", ".join(map(str, along[:8]))
+            said.append(f"What frees {number} frees {which} as well.")
+    return tuple(said[:_MOST_ALONG])
 
 
 def _advice(found: Sequence[tuple[int, Leak]], units: Units) -> tuple[str, ...]:

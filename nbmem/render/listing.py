@@ -31,6 +31,8 @@ class Detail:
     """What the line begins with: `costs`."""
     code: bool = False
     """To be pasted, or a way to a tensor: set in its own type."""
+    whole: bool = False
+    """To be pasted: never broken, however long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,10 @@ def details_text(details: Iterable[Detail], width: int, indent: str) -> list[str
     lines = []
     for each in told:
         word = f"{each.word:<{room}}" if each.word else ""
-        lines += wrapped(each.text, width, indent + word, indent + " " * len(word))
+        if each.whole:
+            lines.append(indent + word + shorten_middle(each.text, _LONGEST))
+        else:
+            lines += wrapped(each.text, width, indent + word, indent + " " * len(word))
     return lines
 
 
@@ -169,4 +174,7 @@ def _word(word: str) -> str:
 
 def _text(detail: Detail) -> str:
     text = shorten_middle(detail.text, _LONGEST)
-    return tag("span", escape(text), "font-family:monospace") if detail.code else escape(text)
+    if not detail.code:
+        return escape(text)
+    blanks = ";white-space:pre-wrap" if detail.whole else ""
+    return tag("span", escape(text), f"font-family:monospace{blanks}")

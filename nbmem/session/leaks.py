@@ -16,7 +16,7 @@ from nbmem.heap import notes_on_frozen
 from nbmem.holders.roots import find_roots
 from nbmem.holders.web import open_web
 from nbmem.inventory import explain_property, find_places, find_thing
-from nbmem.leaks import judge_leaks
+from nbmem.leaks import explain_chains, judge_leaks
 from nbmem.reclaim import Finder, plan_reclaim, reclaim_leaks
 from nbmem.records import Leak, ReclaimReport
 from nbmem.session import roots
@@ -83,7 +83,7 @@ class LeakFinder:
     def holders(self, keys: Sequence[int]) -> Holders:
         """Returns why these storages are alive."""
         with self.open_web(frozenset(keys)) as web:
-            return only(self._noted(web.holders), keys)
+            return explain_chains(only(self._noted(web.holders), keys))
 
     def _noted(self, holders: Holders) -> Holders:
         notes = (*holders.notes, *self.notes, *notes_on_frozen("leaks"))

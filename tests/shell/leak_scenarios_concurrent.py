@@ -128,7 +128,7 @@ CONCURRENT = (
         "ASIDE['stop']();",
         path=("waiter", "job"),
         made_by=2,
-        target="found",
+        target="refused",
     ),
     Scenario(
         "a task that waits",
@@ -154,7 +154,7 @@ CONCURRENT = (
         "[loop.run_until_complete(asyncio.sleep(0)) for _ in (go.set(), 1)]",
         path=("task", "evaluate", "'batch'"),
         made_by=2,
-        target="found",
+        target="refused",
     ),
     Scenario(
         "a context variable whose name is gone",

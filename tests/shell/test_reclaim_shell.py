@@ -351,6 +351,15 @@ def test_array_that_shares_a_large_tensor_keeps_it_and_the_plan_says_so(leaky):
     assert 5.0 == leaky.names["part"][0].item()
 
 
+def test_view_of_a_tensor_that_an_array_once_showed_gets_a_storage_of_its_own(leaky):
+    leaky.run("whole = seen(torch.arange(2.0**18))\nmean = whole.numpy().mean()")
+    leaky.run("part = whole[3:9]\ndel whole")
+    report = nbmem.reclaim_memory()
+    assert [False] == lives(leaky)
+    assert MIB - 24 == report.promised == report.freed
+    assert [3.0, 4.0, 5.0, 6.0, 7.0, 8.0] == leaky.names["part"].tolist()
+
+
 def test_small_array_of_a_large_tensor_is_copied(leaky):
     leaky.run("row = seen(torch.ones(2**18)).numpy()[:9]")
     report = nbmem.reclaim_memory()

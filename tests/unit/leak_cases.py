@@ -11,6 +11,7 @@ from nbmem.records import (
     GradientFact,
     GraphFact,
     HeldStorage,
+    PathStep,
     StateFact,
     SuspendedFact,
     ViewFact,
@@ -115,7 +116,7 @@ PLAIN = (
         ("errors", "[0]", "train()", "local 'acts'"),
         "The exception errors[0] keeps the variables of the functions that were running, and that "
         "error is over.",
-        "errors[0].__traceback__ = None",
+        '%gpumem reclaim "errors[0]"',
         "the variables of the frames of errors[0]",
         "stale_error",
     ),
@@ -161,7 +162,9 @@ PLAIN = (
         "hook",
         "hook 'save' on model.layer3 → list 'acts'",
         ("hook 'save' on model.layer3", "list 'acts'", "[0]"),
-        f"The hook 'save' on model.layer3 → list 'acts' keeps what it has collected, {NEEDLESS}",
+        "The hook 'save' on model.layer3 → list 'acts' keeps what it has collected, and no value "
+        "that you can name needs that; once it is emptied, the hook fills it again with each call, "
+        "until it is removed.",
         "%gpumem reclaim \"hook 'save' on model.layer3 → list 'acts'\"",
         "what the hook 'save' on model.layer3 → list 'acts' has collected",
         on_request=True,
@@ -236,7 +239,7 @@ PLAIN = (
         "frame",
         ("frame", "trace()", "local 'acts'"),
         f"The frame frame keeps the variables of its function, {NEEDLESS}",
-        "frame.clear()",
+        '%gpumem reclaim "frame"',
         "the variables of frame",
     ),
     plain(
@@ -261,16 +264,18 @@ PLAIN = (
         "ready → 'done'",
         ("ready", "'done'", "result"),
         f"ready → 'done' keeps its result, {NEEDLESS}",
-        "%gpumem reclaim \"ready → 'done'\"",
+        "",
         "the result of ready → 'done'",
+        reclaimable=False,
     ),
     plain(
         "async_task",
         "task 'evaluate'",
         ("task 'evaluate'", "work()", "local 'batch'"),
         f"The task 'evaluate' has not ended and keeps its variables, {NEEDLESS}",
-        "%gpumem reclaim \"task 'evaluate'\"",
+        "",
         "the rest of task 'evaluate'",
+        reclaimable=False,
         on_request=True,
     ),
     plain(
@@ -298,6 +303,7 @@ PLAIN = (
         f"The numpy array table keeps the memory of tensors, {NEEDLESS}",
         "del table",
         "table",
+        reclaimable=False,
     ),
     plain(
         "widget_callback",
@@ -313,8 +319,9 @@ PLAIN = (
         "graph",
         ("graph",),
         f"The captured CUDA graph graph keeps its memory for the next replay, {NEEDLESS}",
-        '%gpumem reclaim "graph"',
+        "",
         "replay() of graph",
+        reclaimable=False,
     ),
     plain(
         "cpp",
@@ -375,7 +382,8 @@ WAITING = (
 
 def graph_world(cut="loss", holder="autograd_graph", texts=("loss",), origins=NEW, **facts):
     """A storage that only the graph of a named tensor keeps."""
-    fact = GraphFact(cut, holder, facts.pop("roots", 1), (1,), 1, **facts)
+    places = facts.pop("places", (PathStep("variable", cut.removesuffix("[*]")),))
+    fact = GraphFact(cut, holder, facts.pop("roots", 1), (1,), 1, **facts, places=places)
     world = held_by(holder, cut, *texts, "graph", "saved by ExpBackward0")
     return world.but(facts={"graphs": (fact,)}, origins=origins)
 
@@ -412,11 +420,12 @@ GRAPHS = (
         "losses in a list after their backward()",
         "Every item of losses keeps its graph and what that leads to, although backward() has "
         "freed what it saved, so that none can come any more.",
-        "losses = [x.detach() for x in losses]",
+        "losses[:] = [x.detach() for x in losses]",
         cut="losses[*]",
         holder="container",
         texts=("losses", "[3]"),
         roots=4,
+        places=(PathStep("list", "losses"),),
         freed=True,
     ),
     graph(
@@ -456,22 +465,24 @@ GRAPHS = (
         "container",
         f"Every item of losses keeps its graph, {NEEDED_BY_BACKWARD}, and a collection of results "
         "usually needs only their numbers.",
-        "losses = [x.detach() for x in losses]",
+        "losses[:] = [x.detach() for x in losses]",
         "backward() through losses",
         cut="losses[*]",
         holder="container",
         texts=("losses", "[3]"),
         roots=4,
+        places=(PathStep("list", "losses"),),
     ),
     graph(
         "losses in a list after the step",
         f"Every item of losses keeps its graph, {NEEDED_BY_BACKWARD}, but its weights were changed "
         "since, so backward() would fail.",
-        "losses = [x.detach() for x in losses]",
+        "losses[:] = [x.detach() for x in losses]",
         cut="losses[*]",
         holder="container",
         texts=("losses", "[3]"),
         roots=4,
+        places=(PathStep("list", "losses"),),
         stepped=True,
     ),
     graph(
@@ -483,6 +494,7 @@ GRAPHS = (
         cut="losses[*]",
         holder="container",
         texts=("losses", "[3]"),
+        places=(PathStep("list item", "losses[3]"),),
         origins=OLD,
         on_request=True,
     ),
@@ -527,7 +539,8 @@ CYCLES = (cycle("autograd_graph", CYCLE, "graph"), cycle("hook", CYCLE, "hook of
 
 
 def gradient(name, key=1, *, zero=True, frozen=False, optimizer=None, held_by=None):
-    return GradientFact(key, MIB, name, zero, frozen, optimizer, held_by)
+    module = name.partition(".")[0]
+    return GradientFact(key, MIB, name, zero, frozen, optimizer, held_by, module)
 
 
 def gradients(*facts, others=()):
@@ -579,8 +592,7 @@ GRADIENTS = (
         gradients(gradient(WEIGHT), gradient(BIAS, 2), others=(OTHER,)),
         gradients(gradient(WEIGHT, zero=None), gradient(BIAS, 2, zero=None), others=(OTHER,)),
         "2 gradients of model are all zero, and no optimizer has their parameters.",
-        "for p in model.parameters():\n"
-        "    if p.grad is not None and not p.grad.any(): p.grad = None",
+        "model.fc.bias.grad = None\nmodel.fc.weight.grad = None",
         bytes=2 * MIB,
     ),
     unused(
@@ -589,7 +601,7 @@ GRADIENTS = (
         gradients(gradient(WEIGHT, zero=False), gradient(BIAS, 2, zero=False)),
         "2 gradients of model belong to parameters with requires_grad=False, which no training "
         "changes.",
-        "for p in model.parameters():\n    if not p.requires_grad: p.grad = None",
+        '[setattr(p, "grad", None) for p in model.parameters() if not p.requires_grad];',
         bytes=2 * MIB,
     ),
     unused(
@@ -673,8 +685,7 @@ STATES = (
         states(STATE, STATE.replace("avg", "avg_sq"), parameters=2).but(facts={}),
         STATE,
         "opt keeps state of 2 parameters that no model of yours has any more.",
-        'kept = [p for group in opt.param_groups for p in group["params"]]\n'
-        "for p in list(opt.state.keys() - set(kept)): opt.state.pop(p)",
+        '%gpumem reclaim "lost parameters of opt"',
         bytes=2 * MIB,
     ),
     Case(
@@ -686,7 +697,7 @@ STATES = (
         "opt",
         "The optimizer opt keeps parameters and their state, and no model of yours has these "
         "parameters; loss holds it too, so cutting one alone frees nothing.",
-        "del opt\nloss = loss.detach()",
+        '%gpumem reclaim "lost parameters of opt"',
     ),
     Case(
         "what an optimizer and an error keep",
@@ -697,7 +708,7 @@ STATES = (
         "opt",
         "The optimizer opt keeps parameters and their state, and no model of yours has these "
         "parameters; traceback of cell [7] holds it too, so cutting one alone frees nothing.",
-        'del opt\n%gpumem reclaim "traceback of cell [7]"',
+        '%gpumem reclaim "lost parameters of opt"',
         cost="%debug for the error of [7]",
     ),
     Case(
@@ -708,7 +719,7 @@ STATES = (
         states(LEFT, STATE).but(facts={}),
         LEFT,
         "opt keeps 1 parameter and its state, and no model of yours has it.",
-        "del opt",
+        '%gpumem reclaim "lost parameters of opt"',
         bytes=2 * MIB,
     ),
 )
@@ -725,7 +736,7 @@ COPIES = (
         LEFT,
         "opt keeps 1 parameter that an earlier run of the cell made, although a later run has made "
         "it anew.",
-        "del opt",
+        '%gpumem reclaim "lost parameters of opt"',
     ),
 )
 
@@ -753,7 +764,9 @@ COPIES += (
 
 
 def view(*names, used=4096, size=64 * MIB, **more):
-    fact = ViewFact(1, size, used, names, **more)
+    kinds = ["list item" if "[" in name else "variable" for name in names]
+    places = tuple(map(PathStep, kinds, names))
+    fact = ViewFact(1, size, used, names, places=places, siblings=3, **more)
     return World((storage(1, *names, size=size),), facts={"views": (fact,)})
 
 
@@ -808,7 +821,11 @@ VIEWS = (
 
 def rows(count, used=4096):
     """A list of rows, each cut from 64 KiB of its own."""
-    facts = tuple(ViewFact(n, 65536, used, (f"rows[{n - 1}]",)) for n in range(1, count + 1))
+    steps = [PathStep("list item", f"rows[{n}]") for n in range(count)]
+    facts = tuple(
+        ViewFact(n, 65536, used, (step.text,), places=(step,), siblings=count)
+        for n, step in enumerate(steps, 1)
+    )
     listed = tuple(storage(fact.key, *fact.names, size=65536) for fact in facts)
     return World(listed, facts={"views": facts})
 
@@ -822,7 +839,7 @@ VIEWS += (
         rows(16, used=32768),
         "rows[0]",
         "16 items of rows show 64.0 KiB and keep the whole 1.00 MiB that they were cut from.",
-        "rows = [x.clone() for x in rows]",
+        "rows[:] = [x.clone() for x in rows]",
         bytes=MIB - 65536,
     ),
 )
@@ -845,7 +862,7 @@ GROWING = (
         grown(growth=0),
         "kept[0]",
         GROWN,
-        "kept.clear()",
+        "[kept.__delitem__(key) for key in range(2, -1, -1)];",
         "what earlier runs put into kept",
         bytes=3 * MIB,
         reclaimable=False,
@@ -860,7 +877,7 @@ GROWING = (
         "buffer.items[0][0]",
         "Each run of the cell adds to buffer.items, and nothing takes out what earlier runs put "
         "there.",
-        "buffer.items.clear()",
+        "[buffer.items.__delitem__(key) for key in range(2, -1, -1)];",
         "what earlier runs put into buffer.items",
         bytes=3 * MIB,
         reclaimable=False,
@@ -888,7 +905,7 @@ GROWING = (
         grown(runs=2, name="kept['run {}']"),
         "kept['run 0']",
         GROWN,
-        "kept.clear()",
+        "[kept.__delitem__(key) for key in ['run 0', 'run 1']];",
         "what earlier runs put into kept",
         bytes=2 * MIB,
         reclaimable=False,

@@ -45,7 +45,7 @@ TRACEBACK = leak(
     count=3,
     created_by=9,
     reason="The error of [9] keeps what train() was working on.",
-    remedy='nbmem.reclaim_memory("traceback of cell [9]")',
+    remedy='%gpumem reclaim "traceback of cell [9]"',
     cost="%debug for the error of [9]",
     cuts=("traceback of cell [9]",),
 )
@@ -60,7 +60,7 @@ LOSSES = leak(
     count=41,
     created_by=12,
     reason="The graphs of 41 items of losses are kept, and the weights have changed since.",
-    remedy="losses = [loss.detach() for loss in losses]",
+    remedy="losses[:] = [x.detach() for x in losses]",
     cuts=("losses[*]",),
     growth_per_run=12 * MIB,
 )
@@ -71,7 +71,7 @@ SHOWN = leak(
     "Out[4]",
     created_by=4,
     reason="It was shown by [4], and no variable of yours leads to it.",
-    remedy='nbmem.reclaim_memory("Out[4]")',
+    remedy='%gpumem reclaim "Out[4]"',
     cost="Out[4]",
     cuts=("Out[4]",),
 )
@@ -85,7 +85,9 @@ HOOKED = leak(
     created_by=6,
     count=2,
     reason="A hook adds to a list at each forward(), and nothing reads it.",
-    remedy="acts.clear()",
+    remedy="%gpumem reclaim \"closure of hook 'save' on model.layer3\"",
+    instead="%gpumem reclaim \"hook 'save' on model.layer3\"",
+    sources=("hook 'save' on model.layer3",),
     cuts=("closure of hook 'save' on model.layer3",),
     on_request=True,
 )
@@ -130,14 +132,14 @@ FEATS = HeldStorage(
     3,
     64 * MIB,
     (
-        chain("feats", wanted=True, remedy="del feats"),
-        chain("Out[12]", "[3]", cell=12, remedy='nbmem.reclaim_memory("Out[12]")', cost="Out[12]"),
+        chain("feats", wanted=True, remedy="del feats", cost="feats"),
+        chain("Out[12]", "[3]", cell=12, remedy='%gpumem reclaim "Out[12]"', cost="Out[12]"),
         chain(
             "traceback of cell [7]",
             "train()",
             "local 'acts'",
             cell=7,
-            remedy='nbmem.reclaim_memory("traceback of cell [7]")',
+            remedy='%gpumem reclaim "traceback of cell [7]"',
             cost="%debug for the error of [7]",
         ),
         chain("traceback of cell [7]", "main()", "local 'batch'", "['x']"),

@@ -180,11 +180,13 @@ class ScriptedSession:
 
     def _targets(self, targets, everything):
         if targets is not None:
-            return [each for each in targets if each in self.leaks]
+            texts = {target for target in targets if isinstance(target, str)}
+            return [each for each in self.leaks if each in targets or texts & {*each.sources}]
         return [each for each in self.leaks if everything or not each.cost]
 
     def _asked(self, targets, everything):
-        return "all" if everything else targets and [each.path_text for each in targets]
+        asked = targets and [getattr(each, "path_text", each) for each in targets]
+        return "all" if everything else asked
 
     def _report(self, planned, dropped, before, after, promised, chosen):
         return ReclaimReport(

@@ -18,6 +18,7 @@ from nbmem.records import (
     GraphFact,
     HeldStorage,
     Leak,
+    PathStep,
     SuspendedFact,
     ViewFact,
     from_json,
@@ -78,7 +79,7 @@ def test_two_holders_are_both_named_and_cutting_one_is_said_to_free_nothing():
         "Out[12] keeps what cell [12] showed, and no variable of yours needs that; traceback of "
         "cell [7] holds it too, so cutting one alone frees nothing." == leak.reason
     )
-    assert '%gpumem reclaim "Out[12]"\n%gpumem reclaim "traceback of cell [7]"' == leak.remedy
+    assert '%gpumem reclaim "Out[12]"' == leak.remedy  # it takes the leak with all its cuts
     assert "Out[12], %debug for the error of [7]" == leak.cost
 
 
@@ -114,7 +115,7 @@ def test_garbage_is_named_after_what_holds_for_longer():
     leak = World((storage(1),), {1: [litter, OUT]}).leak()
     assert ("stale_output", "Out[12]") == (leak.kind, leak.path_text)
     assert ("Out[12]", "garbage: list object") == leak.cuts
-    assert '%gpumem reclaim "Out[12]"\nimport gc; gc.collect()' == leak.remedy
+    assert '%gpumem reclaim "Out[12]"' == leak.remedy
     assert (
         "Out[12] keeps what cell [12] showed, and no variable of yours needs that; objects that "
         "wait for the garbage collector hold some of it as well." == leak.reason
@@ -173,7 +174,12 @@ def test_a_graph_of_which_nobody_knows_the_age_is_pending():
     assert 1 == len(graph_world(origins={}, stepped=True).judge().leaks)
 
 
-LOSSES = {"cut": "losses[*]", "holder": "container", "texts": ("losses", "[3]")}
+LOSSES = {
+    "cut": "losses[*]",
+    "holder": "container",
+    "texts": ("losses", "[3]"),
+    "places": (PathStep("list", "losses"),),
+}
 
 
 @pytest.mark.parametrize(
@@ -182,7 +188,7 @@ LOSSES = {"cut": "losses[*]", "holder": "container", "texts": ("losses", "[3]")}
 def test_several_losses_of_whatever_age_cost_their_backward(origins):
     leak = graph_world(**LOSSES, roots=3, origins=origins).leak()
     assert ("backward() through losses", False) == (leak.cost, leak.on_request)
-    assert "losses = [x.detach() for x in losses]" == leak.remedy
+    assert "losses[:] = [x.detach() for x in losses]" == leak.remedy
 
 
 def test_several_losses_cost_nothing_once_the_step_is_made():
@@ -216,16 +222,32 @@ def test_what_the_last_cell_made_is_told_from_older_ones_by_records_as_well():
 
 
 def test_a_graph_that_only_its_fact_tells_of_is_named_by_the_inventory():
-    fact = GraphFact("loss", "autograd_graph", 1, (1,), 1, stepped=True)
+    places = (PathStep("variable", "loss"),)
+    fact = GraphFact("loss", "autograd_graph", 1, (1,), 1, stepped=True, places=places)
     named = storage(1, "loss → graph[2] MulBackward0.self", category="saved for backward")
     leak = World((named,), facts={"graphs": (fact,)}).leak()
     assert "loss → graph[2] MulBackward0.self" == leak.path_text
     assert "loss = loss.detach()" == leak.remedy
 
 
-def test_a_dict_of_losses_is_left_to_nbmem_since_a_line_would_have_to_know_its_entries():
-    world = graph_world("logs[*]", "container", ("logs", "['loss']"), roots=2)
-    assert '%gpumem reclaim "logs[*]"' == world.leak().remedy
+ONLY_PLACES = [
+    ((("dict", "logs"),), "logs.update({key: x.detach() for key, x in logs.items()})"),
+    (
+        (("dict entry", "logs['a']"), ("list item", "logs['b'][2]")),
+        "logs['a'] = logs['a'].detach()\nlogs['b'][2] = logs['b'][2].detach()",
+    ),
+    ((("node", "node"),), "del node"),
+    ((), '%gpumem reclaim "logs[*]"'),
+    ((("attribute", "net.1.last"),), '%gpumem reclaim "logs[*]"'),
+    (tuple(("list item", f"logs[{n}]") for n in range(7)), '%gpumem reclaim "logs[*]"'),
+]
+
+
+@pytest.mark.parametrize(("places", "remedy"), ONLY_PLACES)
+def test_results_are_detached_where_they_stand_and_by_nbmem_where_no_line_can(places, remedy):
+    steps = tuple(PathStep(*place) for place in places)
+    world = graph_world("logs[*]", "container", ("logs", "['a']"), roots=2, places=steps)
+    assert remedy == world.leak().remedy
 
 
 def test_a_generator_at_work_is_silent_even_if_older_parts_of_it_are_known():
@@ -311,10 +333,11 @@ def test_growth_is_told_by_device():
 
 
 def test_the_gradient_of_a_layer_without_a_name_of_its_own_is_cleared_through_the_model():
-    frozen = GradientFact(1, MIB, "net.1.weight.grad", False, True, None)
+    frozen = GradientFact(1, MIB, "net.1.weight.grad", False, True, None, module="net")
     layer = storage(1, frozen.name, category="gradient", module="net.1")
     leak = World((layer,), facts={"gradients": (frozen,)}).leak()
-    assert "for p in net.parameters():\n    if not p.requires_grad: p.grad = None" == leak.remedy
+    line = '[setattr(p, "grad", None) for p in net.parameters() if not p.requires_grad];'
+    assert line == leak.remedy
     assert (
         "net.1.weight.grad belongs to a parameter with requires_grad=False, which no training "
         "changes." == leak.reason
@@ -384,11 +407,18 @@ def test_a_view_without_a_name_is_explained_and_left_alone():
 
 def test_a_text_with_quotes_is_handed_to_python_instead_of_the_magic():
     world = held_by("closure", "f → dict 'x'[\"a\"]")
-    assert "nbmem.reclaim_memory('f → dict \\'x\\'[\"a\"]')" == world.leak().remedy
+    line = "import nbmem; nbmem.reclaim_memory('f → dict \\'x\\'[\"a\"]');"
+    assert line == world.leak().remedy
+    brackets = held_by("closure", "f → dict 'x'['{$a}']")
+    line = "import nbmem; nbmem.reclaim_memory(\"f → dict 'x'['{$a}']\");"
+    assert line == brackets.leak().remedy
 
 
 def test_names_of_any_alphabet_can_be_pasted():
-    assert "ошибка.__traceback__ = None" == held_by("saved_exception", "ошибка").leak().remedy
+    assert (
+        "del ошибка.кэш"
+        == held_by("tensor_attribute", "ошибка.кэш", "ошибка", ".кэш").leak().remedy
+    )
 
 
 # -- names incomplete -----------------------------------------------------------------------------

@@ -148,6 +148,23 @@ def test_what_costs_something_is_freed_after_its_plan_was_confirmed(panel, sessi
     assert "Leaks · 1 · 64.0 MiB" == title(panel)
 
 
+def test_what_a_hook_gathered_can_go_with_the_hook(panel, session):
+    hook = "hook 'save' on net"
+    code = f'%gpumem reclaim "{hook}"'
+    session.leaks.append(leak(MIB, "acts", on_request=True, sources=(hook,), instead=code))
+    unfold(panel)
+    choose(panel, 0)
+    assert id(find(panel, "Remove the hook…")) in hidden(panel)
+    choose(panel, 2)
+    assert id(find(panel, "Remove the hook…")) not in hidden(panel)
+    assert f"or, which removes the {hook} too: {code}" in text(panel)
+    press(panel, "Remove the hook…")
+    assert ("plan", [hook]) == session.acts[-1]
+    press(panel, "Free 1.00 MiB")
+    assert ("reclaim", [hook]) == session.acts[-1]
+    assert "Leaks · 2 · 1.20 GiB" == title(panel)
+
+
 def reported(session, before):
     """The scripted reports, with other bytes than 4 MiB before."""
     make = type(session)._report
