@@ -8,15 +8,15 @@ _NO_CARD_HAS = 2**50
 """1 PiB: nothing but a size asked for may be as large."""
 _NOBODY_ASKS = 2**63
 _WORDS = {
-    "asked": "the size asked for",
-    "free": "what is free",
-    "capacity": "the card's capacity",
-    "allocated": "what torch allocated",
-    "reserved": "what torch reserves",
-    "private_pools": "private pools",
-    "other": "other allocations",
-    "this_process": "what this process takes",
-    "processes": "what a process takes",
+    "asked": "The size asked for",
+    "free": "What is free",
+    "capacity": "The card's capacity",
+    "allocated": "What torch allocated",
+    "reserved": "What torch reserves",
+    "private_pools": "Private pools",
+    "other": "Other allocations",
+    "this_process": "What this process takes",
+    "processes": "What a process takes",
 }
 _SURE = ("free", "capacity", "allocated")
 
@@ -59,9 +59,9 @@ def _told_less(figures: dict[str, int]) -> list[Note]:
     return notes
 
 
-_LENDS = "more is allocated than the card has: the driver lends main memory, as on Windows"
+_LENDS = "More is allocated than the card has: the driver lends main memory, as on Windows"
 _REFUSED = (
-    "the device had more free than was asked for and still refused: what is free is not all to be "
+    "The device had more free than was asked for and still refused: what is free is not all to be "
     "had (WSL, unified memory, a limit of one allocation's size)"
 )
 

@@ -11,7 +11,7 @@ _WORDS = (
     (
         r"\b(?:CUBLAS|CUDNN|CUSOLVER|CUSPARSE|HIPBLAS)_STATUS_NOT_INITIALIZED\b"
         r"|\bcublas runtime error : library not initialized",
-        "the library could not start on the device, which is often for want of memory",
+        "The library could not start on the device, which is often for want of memory",
     ),
     (
         r"\b[Uu]nable to find a valid cuDNN algorithm\b"
@@ -24,11 +24,11 @@ _WORDS = (
     ),
     (
         r"\b(?:UR_RESULT|PI)_ERROR_OUT_OF_RESOURCES\b",
-        "the device ran out of some resource, which is often memory",
+        "The device ran out of some resource, which is often memory",
     ),
     (
         r"\bDataLoader worker \(pid.{0,40}\) is killed by signal: Killed",
-        "the system killed a worker, which it does where main memory runs out",
+        "The system killed a worker, which it does where main memory runs out",
     ),
 )
 _TABLE = tuple((re.compile(pattern), sentence) for pattern, sentence in _WORDS)

@@ -122,6 +122,8 @@ class GraphGroups:
         """Returns where the tensors of a group stand; of a bare node, its name."""
         roots = [self._ties.objects[key] for key in group.roots if key in self._ties.objects]
         if all(issubclass(type(root), torch.Tensor) for root in roots):
+            if any(gradient_of(root) is not None for root in roots):
+                return ()  # another tensor in its place would not have its gradient
             return places.of_all(roots)
         place = places.of(roots[0]) if len(roots) == 1 else None
         if place is None or place.kind == "list item":

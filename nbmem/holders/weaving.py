@@ -47,7 +47,7 @@ from nbmem.records import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Container, Mapping, Sequence
 
     from nbmem.heap import Group, HeapScan, StorageTable
     from nbmem.holders.roots import Root
@@ -227,7 +227,8 @@ class Weaver:
         ]
         sizes = {serial: ref.bytes for serial, ref in self._index.refs.items()}
         facts = gradient_facts(owners, self._index.serials_of, sizes, stepped_by)
-        facts = [fact for fact in facts if self._hangs_alone(fact.key)]
+        gradients = {id(g): g for owner, _ in owners if (g := gradient_of(owner)) is not None}
+        facts = [fact for fact in facts if self._hangs_alone(fact.key, gradients)]
         told = {fact.key for fact in facts}
         modules: dict[int, str] = {}
         for owner, _ in owners:
@@ -241,10 +242,13 @@ class Weaver:
         self._owners_of_unused = list(owned.values())
         return tuple(replace(fact, module=modules.get(fact.key, "")) for fact in facts)
 
-    def _hangs_alone(self, serial: int) -> bool:
-        """Returns whether nothing but its parameter holds a gradient, as far as is known."""
+    def _hangs_alone(self, serial: int, gradients: Container[int]) -> bool:
+        """Returns whether nothing but parameters holds a gradient's storage, as far as is known.
+
+        What a tensor besides shows, such as one flat buffer for all gradients, is that tensor's.
+        """
         over = self._index.over.get(serial, ())
-        return all(len(ties_to(self._ties, thing)) < 2 for thing in over)
+        return all(id(one) in gradients and len(ties_to(self._ties, one)) < 2 for one in over)
 
     def _module_of(self, parameter: Any) -> str:
         """Returns the outermost module on the way to a parameter, as the user comes to it."""

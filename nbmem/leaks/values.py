@@ -109,8 +109,7 @@ def _gradients(
     largest = largest_of(moment, keys)
     path = path_of(next(fact.name for fact in mine if fact.key == largest))
     told = f"{len(mine)} gradients of {variable}" if many else mine[0].name
-    bare = not frozen and any(moment.records[key].module is None for key in keys)
-    cost = told if bare else ""
+    cost = "" if frozen else told  # no list that an optimizer has: `p.grad.zero_()` needs none
     if optimizer or held_by:
         cost = words.say_cost_of_gradients(optimizer, held_by)
     return Finding(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from nbmem.render.leak_words import where_of
@@ -108,10 +109,17 @@ def _gone(report: ReclaimReport) -> tuple[str, ...]:
     sentences = [cost for cost in costs if cost.endswith(".")]
     things = [cost for cost in costs if not cost.endswith(".")]
     if things:
-        said = f"{_listed(things)} {'is' if len(things) == 1 else 'are'} gone."
-        words = things[0].startswith(("what ", "the ", "another "))  # a name is never a part of it
+        many = len(things) > 1 or _SEVERAL.match(things[0]) is not None
+        said = f"{_listed(things)} {'are' if many else 'is'} gone."
+        words = things[0].startswith(_WORDS)
         sentences.insert(0, said[0].upper() + said[1:] if words else said)
     return tuple(sentences)
+
+
+_WORDS = ("what ", "the ", "another ", "gradients through ")
+"""Beginnings of costs that are no name of the user's."""
+_SEVERAL = re.compile(r"(?:[2-9]|\d\d|gradients |the variables |.+ and what it has collected$)")
+"""One cost that speaks of several things."""
 
 
 def _listed(things: Sequence[str]) -> str:

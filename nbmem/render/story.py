@@ -29,8 +29,8 @@ _LONG_LOOK = 0.2
 """Seconds of nbmem's own from which on each cell says so …"""
 _SHARE_OF_CELL = 0.2
 """… and this share of the cell's, …"""
-_UNFELT = 0.05
-"""… but for so few that nobody felt them: else every cell of a millisecond would speak of it."""
+_SHORT_CELL = 0.1
+"""… where it takes as long: else every cell of a millisecond would speak of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ def _heading(record: CellRecord, devices: list[DeviceDelta]) -> tuple[str, ...]:
 def _price(record: CellRecord, seconds: float) -> str:
     """Returns what nbmem's looks took, where somebody waited for them: `+ 0.3 s by nbmem`."""
     looks = record.look_seconds or 0.0
-    if looks > _LONG_LOOK or (looks > _SHARE_OF_CELL * seconds and looks > _UNFELT):
+    if looks > _LONG_LOOK or (looks > _SHARE_OF_CELL * seconds and seconds >= _SHORT_CELL):
         return f"+ {format_seconds(looks)} by nbmem"
     return ""
 

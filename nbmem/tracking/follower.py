@@ -19,7 +19,7 @@ from nbmem.tracking.lines import LARGE
 from nbmem.tracking.plans import COMPOSITE, IN_PLACE, MANY, ONE, plan_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from nbmem.heap import StorageRef, StorageTable
     from nbmem.tracking.lines import AllocationLines
@@ -33,6 +33,9 @@ _push = torch._C._push_on_torch_dispatch_stack
 _pop = torch._C._pop_torch_dispatch_stack
 _MODES_OF_TORCH = tuple(torch._C._TorchDispatchModeKey.__members__.values())
 """Fake tensors and tracers: torch keeps them below everybody's."""
+_layout_of = torch._C.TensorBase.layout.__get__  # type: ignore[attr-defined]
+_is_nested = torch._C.TensorBase.is_nested.__get__  # type: ignore[attr-defined]
+_is_quantized = torch._C.TensorBase.is_quantized.__get__  # type: ignore[attr-defined]
 _DEEPEST = 16
 """So deep may subclasses call the same operation again on tensors of their own kind."""
 _TRACING = ("torch._subclasses.fake_tensor", "torch._subclasses.functional_tensor")
@@ -159,7 +162,7 @@ class Follower(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if self._waiting is func and types:
             self._waiting = None
             return NotImplemented
-        if not types and plan == COMPOSITE:
+        if not types and plan == COMPOSITE and _are_dense((*args, *kwargs.values())):
             call = _taken_apart(func)
         before, depth, modes = self._waiting, self._depth, _users_modes()
         try:
@@ -189,6 +192,23 @@ class Follower(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._depth -= 1
             self._waiting = before
             remove_from_stack(self)
+
+
+def _are_dense(arguments: Iterable[Any]) -> bool:
+    """Returns whether torch itself would take the operation apart for these arguments.
+
+    For nested, sparse, quantized and oneDNN tensors it may have a kernel of their own.
+    """
+    for one in arguments:
+        kind = type(one)
+        if kind is list or kind is tuple:
+            if not _are_dense(one):
+                return False
+        elif issubclass(kind, _Tensor) and (
+            _layout_of(one) is not torch.strided or _is_nested(one) or _is_quantized(one)
+        ):
+            return False
+    return True
 
 
 def _taken_apart(func: Any) -> Any:

@@ -34,6 +34,21 @@ CLEAN = (
         "opt.zero_grad(); loss.backward(); opt.step(); told = float(kept[0].sum())",
     ),
     CleanScene(
+        "gradients that are parts of one buffer",
+        "net = nn.Linear(512, 512, bias=False)\n"
+        "flat = torch.zeros(2**18); net.weight.grad = flat.view_as(net.weight)\n",
+        "net(torch.ones(2, 512)).sum().backward(); told = float(flat.sum())",
+    ),
+    CleanScene(
+        "gradients that are parts of a buffer of somebody's",
+        "class Flat:\n"
+        "    def __init__(self, net):\n"
+        "        self.flat = torch.zeros(2**18)\n"
+        "        net.weight.grad = self.flat.view_as(net.weight)\n"
+        "net = nn.Linear(512, 512, bias=False); grads = Flat(net)\n",
+        "net(torch.ones(2, 512)).sum().backward(); told = float(grads.flat.sum())",
+    ),
+    CleanScene(
         "pending gradients",
         _NET + "net(x).pow(2).mean().backward()\n# %%\nnumber = 1\n# %%\nnumber += 1\n",
         "opt.step(); told = train()",

@@ -32,6 +32,8 @@ TRAINING = (
         "net.zero_grad()",
         path=("net", "weight.grad"),
         made_by=2,
+        target="everything",
+        cost=("3 gradients of net",),
         bytes=MIB + 512 * 8 * 4 + 512 * 4,
         lost=("net.0.weight.grad", "net.0.bias.grad", "net.1.weight.grad"),
         after=_FRESH_STEP,

@@ -349,3 +349,31 @@ start()""")
     report = nbmem.reclaim_memory("current context")
     assert 6 << 20 == report.promised == report.freed
     assert () == report.refused
+
+
+# Values that the printed line would lose, and zeros that code of one's own expects.
+
+
+def test_a_result_that_keeps_its_gradient_is_detached_where_it_stands(notebook):
+    notebook.run(
+        "net = torch.nn.Linear(1024, 1024); h = net(torch.randn(4, 1024)); h.retain_grad()\n"
+        "h.pow(2).sum().backward(); del net"
+    )
+    gradient = notebook.names["h"].grad.clone()
+    (leak,) = nbmem.find_leaks()
+    assert ("retained_graph", '%gpumem reclaim "h"') == (leak.kind, leak.remedy)
+    assert notebook.run(leak.remedy).success
+    assert notebook.names["h"].grad.equal(gradient)
+    assert () == tuple(nbmem.find_leaks())
+
+
+def test_zeros_that_a_plain_function_expects_are_not_taken_unasked(notebook):
+    notebook.run(
+        "net = torch.nn.Linear(1024, 512)\n"
+        "def step():\n"
+        "    for p in net.parameters(): p.data -= p.grad; p.grad.zero_()\n"
+        "net(torch.ones(2, 1024)).sum().backward(); step()"
+    )
+    report = nbmem.reclaim_memory()
+    assert ((), 0) == (report.dropped, report.freed)
+    assert notebook.run("net(torch.ones(2, 1024)).sum().backward(); step()").success

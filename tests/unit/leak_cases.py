@@ -569,6 +569,7 @@ GRADIENTS = (
         gradients(gradient(WEIGHT, zero=False)),
         "model.fc.weight.grad is all zero, and no optimizer has its parameter.",
         "model.fc.weight.grad = None",
+        cost=WEIGHT,
     ),
     unused(
         "the zero gradient of a tensor that no module has",
@@ -585,6 +586,7 @@ GRADIENTS = (
         gradients(gradient(WEIGHT, optimizer="opt"), gradient(BIAS, 2, optimizer="opt")),
         "2 gradients of model are all zero, and no optimizer has their parameters.",
         "model.zero_grad(set_to_none=True)",
+        cost="2 gradients of model",
         bytes=2 * MIB,
     ),
     unused(
@@ -593,6 +595,7 @@ GRADIENTS = (
         gradients(gradient(WEIGHT, zero=None), gradient(BIAS, 2, zero=None), others=(OTHER,)),
         "2 gradients of model are all zero, and no optimizer has their parameters.",
         "model.fc.bias.grad = None\nmodel.fc.weight.grad = None",
+        cost="2 gradients of model",
         bytes=2 * MIB,
     ),
     unused(

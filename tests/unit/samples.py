@@ -139,7 +139,7 @@ REFUSED = cell(
             ProcessMemory(32777, None, GIB),
             ProcessMemory(4, None, 2 * GIB),
         ),
-        notes=(Note("this_process", "not_trusted", "what this process takes is more than can be"),),
+        notes=(Note("this_process", "not_trusted", "What this process takes is more than can be"),),
     ),
 )
 UNKNOWN = cell(

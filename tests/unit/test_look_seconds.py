@@ -28,7 +28,9 @@ def record_of(seconds, looks, **more):
         (60.0, 4.2, "+ 4.2 s by nbmem"),
         (10.0, 0.2, None),
         (1.0, 0.19, None),
+        (0.1, 0.03, "+ 30 ms by nbmem"),
         (0.001, 0.03, None),
+        (0.09, 0.19, None),
         (1.0, None, None),
     ],
 )

@@ -206,6 +206,36 @@ class Wrapper(torch.Tensor):
         return Wrapper(func(*plain, **(kwargs or {})))
 
 
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda rows: nn.functional.linear(rows, torch.ones(5, 4)),
+        lambda rows: rows.chunk(2, -1),
+        lambda rows: rows @ torch.nested.nested_tensor([torch.ones(4, 3), torch.ones(4, 2)]),
+        lambda rows: rows @ torch.ones(4),
+    ],
+    ids=["linear", "chunk", "matmul", "an error"],
+)
+@pytest.mark.parametrize("grad", [True, False])
+def test_nested_tensors_have_the_operations_and_the_errors_that_they_have_alone(work, grad):
+    def outcome():
+        try:
+            made = work(torch.nested.nested_tensor([torch.ones(3, 4), torch.ones(2, 4)]))
+        except Exception as error:
+            return type(error), str(error)
+        return [[row.tolist() for row in each.unbind()] for each in made]
+
+    with torch.set_grad_enabled(grad):
+        alone = outcome()
+        tracker = CpuTracker(StorageTable())
+        tracker.start()
+        try:
+            followed = outcome()
+        finally:
+            tracker.stop()
+    assert alone == followed
+
+
 def test_a_wrapper_subclass_is_followed_into_what_it_does():
     wrapped = Wrapper(torch.ones(1000))
     with Following() as following:
