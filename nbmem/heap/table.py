@@ -13,7 +13,7 @@ from nbmem.heap.overlaps import Overlaps
 from nbmem.heap.windows import Group, Listing, TableWindow, add, count
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Iterable
 
     from nbmem.heap.ranges import Cluster
 
@@ -125,6 +125,11 @@ class StorageTable:
         total = self._totals.get(device)
         return total.peak if total else 0
 
+    def bytes_freed(self, entries: Iterable[StorageRef]) -> int:
+        """Returns the bytes that no living storage covers any more once these die."""
+        self._drain()
+        return _lost_with(entries)
+
     def mend(self) -> None:
         """Finds deaths that an interrupt kept from being entered, and sums overlaps anew."""
         self._drain()
@@ -143,13 +148,7 @@ class StorageTable:
         if total is None:
             return 0, 0
         dead = [entry for entry in self._dead.copy() if entry.total is total]
-        gone, cluster_of = 0, total.ranges.cluster_of
-        clusters = {id(c): c for e in dead if (c := cluster_of.get(id(e))) is not None}
-        for cluster in clusters.values():
-            members = list(cluster.members.values())
-            gone += covered_by(members) - covered_by(e for e in members if e not in dead)
-        alone = sum(entry.bytes for entry in dead if id(entry) not in cluster_of)
-        return total.current - gone - alone, total.peak
+        return total.current - _lost_with(dead), total.peak
 
     def reset_peak(self, device: str) -> None:
         """Makes the present bytes the high-water mark of `device`."""
@@ -308,6 +307,22 @@ class StorageTable:
 
 def _group(cluster: Cluster) -> Group:
     return tuple((entry.serial, *range_of(entry)) for entry in list(cluster.members.values()))
+
+
+def _lost_with(entries: Iterable[StorageRef]) -> int:
+    dying = {id(entry): entry for entry in entries}
+    lost, clusters = 0, {}
+    for key, entry in dying.items():
+        cluster = entry.total.ranges.cluster_of.get(key)
+        if cluster is None:
+            lost += entry.bytes
+        else:
+            clusters[id(cluster)] = cluster
+    for cluster in clusters.values():
+        members = list(cluster.members.items())
+        left = (entry for key, entry in members if key not in dying)
+        lost += covered_by(entry for _, entry in members) - covered_by(left)
+    return lost
 
 
 _TRIES = 3

@@ -7,13 +7,14 @@ namespace.
 
 from __future__ import annotations
 
+import gc
 import types
 from typing import TYPE_CHECKING, Any
 
-from nbmem.holders.entries import MODULE_PARTS, Entries
+from nbmem.holders.entries import MODULE_PARTS, Entries, tracebacks
 from nbmem.holders.found import Edge
 from nbmem.holders.root import is_exactly
-from nbmem.inventory.natives import SUSPENDED
+from nbmem.inventory.natives import SUSPENDED, traceback_of
 from nbmem.inventory.paths import HOLDERS, Step, write_step
 from nbmem.inventory.readers import type_name
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from nbmem.holders.found import Found
 
 _WITH_CELLS = (types.FrameType, *SUSPENDED)
+_TRACEBACK = types.TracebackType
 _BUFFERS = ("_tee", "_tee_dataobject", "cycle")
 
 
@@ -54,6 +56,8 @@ class _Labels:
 
     def write(self, targets: int) -> None:
         for at in self._held:
+            self._leave_to_errors(at)
+        for at in self._held:
             self._find_between(at)
         dropped = {at for at in self._owners if at >= targets and self._only_between(at)}
         while left := {at for at in dropped if not self._goes_with(at, dropped)}:
@@ -63,6 +67,22 @@ class _Labels:
             if at not in dropped:
                 edges.extend(self._edges_of(at))
         self._drop(dropped)
+
+    def _leave_to_errors(self, at: int) -> None:
+        """Takes out a holder's references to the traceback of an error that it holds as well.
+
+        A finished task has both: they are one holder, the error.
+        """
+        holder, held = self._found.objects[at], self._held[at]
+        parts = [part for part in held if is_exactly(self._found.objects[part], _TRACEBACK)]
+        if not parts or issubclass(type(holder), (BaseException, _TRACEBACK)):
+            return
+        errors = [one for one in gc.get_referents(holder) if issubclass(type(one), BaseException)]
+        theirs = {id(part) for error in errors for part in tracebacks(traceback_of(error))}
+        for part in parts:
+            if id(self._found.objects[part]) in theirs:
+                held.discard(part)
+                del self._holders[part][at]
 
     # -- what only stands between ----------------------------------------------------------------
 

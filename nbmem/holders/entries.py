@@ -66,9 +66,9 @@ class Entries:
             yield from _parts_of_function(holder)
         elif issubclass(kind, BaseException):
             yield self._attributes_of(holder)
-            yield from _tracebacks(traceback_of(holder))
+            yield from tracebacks(traceback_of(holder))
         elif kind is types.TracebackType:
-            yield from _tracebacks(holder.tb_next)
+            yield from tracebacks(holder.tb_next)
         elif kind is _CACHE:
             yield from (one for one in gc.get_referents(holder) if type(one) is dict)
         elif issubclass(kind, threading.local):
@@ -164,7 +164,8 @@ def _parts_of_function(function: types.FunctionType) -> Iterator[Any]:
     yield vars(function)
 
 
-def _tracebacks(trace: types.TracebackType | None) -> Iterator[types.TracebackType]:
+def tracebacks(trace: types.TracebackType | None) -> Iterator[types.TracebackType]:
+    """Goes through a traceback's parts, the outermost frame's first."""
     while trace is not None:
         yield trace
         trace = trace.tb_next

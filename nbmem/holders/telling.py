@@ -52,6 +52,7 @@ class Teller:
         """Tells every way to one tensor of a storage, but those through these objects (ids)."""
         ways, more = ways_to(self._ties, thing, but=but)
         self._more[serial] = self._more.get(serial, 0) + more
+        self._writer.name_hooks(ways)
         needed = [self._needs.needs(way) for way in ways]
         cuts = [self._writer.find_cut(w, wanted=n) for w, n in zip(ways, needed, strict=True)]
         if not any(needed):
@@ -90,6 +91,7 @@ class Teller:
         ways = [] if root is None else self._needs.ways_of_values(root)
         if not ways and root is not None:
             ways = ways_to(self._ties, root)[0]
+        self._writer.name_hooks(ways)
         found = []
         for way in ways:
             cut = self._writer.find_cut(way, wanted=False)

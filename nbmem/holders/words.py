@@ -18,7 +18,7 @@ from nbmem.inventory.readers import type_name
 from nbmem.records import LEAK_HOLDERS, Chain, PathStep
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from nbmem.holders.roots import Root
     from nbmem.holders.ways import Way
@@ -79,8 +79,16 @@ class WordWriter:
     def __init__(self, outputs: Mapping[str, object], roots: Mapping[str, Root]) -> None:
         self._roots = roots
         self._shown: dict[int, str] = {}
+        self._hooks: dict[tuple[int, int], str] = {}
+        """Texts by the ids of a dict of hooks and of the hook."""
         for text, value in outputs.items():  # `Out[3]` comes before `_`
             self._shown.setdefault(id(value), text)
+
+    def name_hooks(self, ways: Sequence[Way]) -> None:
+        """Names each hook on these ways, shortest first: by what its owner is called in a model."""
+        hooked = (way for way in ways if _through_hook(way, len(way.ties)))
+        for way in sorted(hooked, key=_says_little):
+            self.steps(way)
 
     def write(self, way: Way, cut: Cut, *, wanted: bool) -> Chain:
         """Returns the way as a chain that is cut there."""
@@ -103,7 +111,8 @@ class WordWriter:
             steps.append(self._first(way))
         elif _is_hook_entry(way, index):
             hook = f"hook {_called(way.objects[index])} on {''.join(s.text for s in steps[:-1])}"
-            steps[:] = [PathStep("hook", hook)]
+            known = self._hooks.setdefault(_ids_of_hook(way, index), hook)
+            steps[:] = [PathStep("hook", known)]
         else:
             _add_plain_step(steps, way, index)
 
@@ -234,6 +243,17 @@ def _is_hook_entry(way: Way, index: int) -> bool:
         return False
     before = way.ties[index - 1]
     return before.step is Step.ATTRIBUTE and str(before.key).endswith("_hooks")
+
+
+def _ids_of_hook(way: Way, index: int) -> tuple[int, int]:
+    return id(way.objects[index - 1]), id(way.objects[index])
+
+
+def _says_little(way: Way) -> tuple[bool, bool]:
+    """Returns a key that puts public variables before others, and models before optimizers."""
+    first = way.ties[0]
+    named = first.step is Step.VARIABLE and not str(first.key).startswith("_")
+    return not named, _first_of(way, torch.optim.Optimizer) is not None
 
 
 def _called(thing: Any) -> str:

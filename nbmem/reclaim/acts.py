@@ -21,7 +21,7 @@ def plan_drop(holdings: Holdings, keys: Sequence[int]) -> ReclaimReport:
     """Returns what `drop_storages` would do to these storages (serials); nothing is dropped."""
     plan = make_plan(holdings, keys)
     devices = _devices_of(plan.targets)
-    size = sum(ref.bytes for ref in plan.targets)
+    size = holdings.table.bytes_freed(plan.targets)
     before = _storage_bytes(holdings, devices)
     return ReclaimReport(
         act="del",
@@ -51,7 +51,7 @@ def drop_storages(holdings: Holdings, keys: Sequence[int]) -> ReclaimReport:
         bytes_before=before,
         bytes_after=_storage_bytes(holdings, devices),
         counts=_counts(devices),
-        still_held=_still_held([ref for ref in plan.targets if ref.serial not in plan.kept]),
+        still_held=_still_held(holdings, plan),
     )
 
 
@@ -68,13 +68,14 @@ def _drop(holdings: Holdings, plan: DropPlan) -> list[str]:
     return [*plan.variables, *plan.entries, *plan.outputs]
 
 
-def _still_held(targets: Sequence[StorageRef]) -> tuple[str, ...]:
-    left = [ref.bytes for ref in targets if ref() is not None]
+def _still_held(holdings: Holdings, plan: DropPlan) -> tuple[str, ...]:
+    left = [ref for ref in plan.targets if ref.serial not in plan.kept and ref() is not None]
     if not left:
         return ()
+    size = format_bytes(holdings.table.bytes_freed(left))
     these = "the storage" if len(left) == 1 else f"{len(left)} storages"
     return (
-        f"{format_bytes(sum(left))} of {these} live on: something else holds them, such as a"
+        f"{size} of {these} live on: something else holds them, such as a"
         " graph, an object or garbage that `gc.collect()` frees",
     )
 

@@ -7,7 +7,7 @@ find (fresh web, fresh judgement) ──> choose ──> gather live objects ─
 from __future__ import annotations
 
 import gc
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nbmem.heap import StorageRef, scan_heap
@@ -117,12 +117,12 @@ def _still_held(holdings: Holdings, finder: Finder, plan: Plan, done: list[str])
         gc.collect()
         done.append("gc.collect(), since the rest was left in cycles of garbage")
         return _still_held_then(holdings, finder, plan)
-    return _tell(found)
+    return _tell(holdings, found, left)
 
 
 def _still_held_then(holdings: Holdings, finder: Finder, plan: Plan) -> tuple[str, ...]:
     left = _left(holdings, plan)
-    return _tell(finder.explain(list(left)).held) if left else ()
+    return _tell(holdings, finder.explain(list(left)).held, left) if left else ()
 
 
 def _is_garbage(chains: Sequence[Any]) -> bool:
@@ -133,14 +133,17 @@ def _left(holdings: Holdings, plan: Plan) -> dict[int, StorageRef]:
     return {ref.serial: ref for ref in holdings.table.live() if ref.serial in plan.keys}
 
 
-def _tell(found: Sequence[Any]) -> tuple[str, ...]:
-    told: dict[tuple[str, ...], int] = {}
+def _tell(
+    holdings: Holdings, found: Sequence[Any], left: Mapping[int, StorageRef]
+) -> tuple[str, ...]:
+    told: dict[tuple[str, ...], list[StorageRef]] = {}
     for one in found:
         texts = tuple(chain.text for chain in one.chains[:_MOST_CHAINS])
-        told[texts] = told.get(texts, 0) + one.bytes
+        told.setdefault(texts, []).extend([left[one.key]] if one.key in left else [])
+    sizes = {texts: holdings.table.bytes_freed(refs) for texts, refs in told.items()}
     return tuple(
         f"{format_bytes(size)} live on: {' and '.join(texts) or 'what holds them was not found'}"
-        for texts, size in told.items()
+        for texts, size in sizes.items()
     )
 
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from nbmem.heap import StorageRef
 from nbmem.holders.words import HOOK
 from nbmem.leaks.words import LOST
 from nbmem.reclaim.arrays import copy_arrays, is_array, way_to, why_not_copy
@@ -26,6 +25,7 @@ from nbmem.reclaim.work import Work
 from nbmem.units import format_bytes
 
 if TYPE_CHECKING:
+    from nbmem.heap import StorageRef, StorageTable
     from nbmem.holders.web import CutPoint, Web
     from nbmem.records import Holders, Leak, LeakReport
 
@@ -69,7 +69,7 @@ class Plan:
     keys: dict[int, None] = field(default_factory=dict)
     """Serials of the storages that come back."""
     bytes: int | None = 0
-    """Of these, but for the new storages that take their place; None where that is unknown."""
+    """Of the memory that goes with these, less what new storages take; None where unknown."""
     unsure: bool = False
     """A variable goes: how much comes back with it is not worked out."""
     views: list[tuple[Leak, list[Target]]] = field(default_factory=list)
@@ -106,7 +106,8 @@ def make_plan(
     web, report = finder.find()
     try:
         with web:
-            live = {ref.serial: ref for ref in holdings.table.live()}
+            table = holdings.table
+            live = {ref.serial: ref for ref in table.live()}
             texts = (list(holdings.names()), list(holdings.outputs()), list(web.points))
             known = Known(report.leaks, live, *texts, finder.told)
             choice = choose(known, targets, everything=everything)
@@ -115,7 +116,7 @@ def make_plan(
         _settle(plan)
         _take_named(plan, choice, holdings)
         _count_along(plan, holders)
-        _weigh(plan, live)
+        _weigh(plan, table, live)
     except BaseException:
         plan.clear()
         raise
@@ -302,7 +303,7 @@ def namespace_of(holdings: Holdings) -> dict[str, Any]:
     return names
 
 
-def _weigh(plan: Plan, live: dict[int, StorageRef]) -> None:
+def _weigh(plan: Plan, table: StorageTable, live: dict[int, StorageRef]) -> None:
     """Works out what comes back, once nothing of ours shows the storages any more."""
     new = 0
     while plan.views:
@@ -320,5 +321,5 @@ def _weigh(plan: Plan, live: dict[int, StorageRef]) -> None:
         new += shrunk_bytes(targets) or 0
         plan.work.views += targets
         plan.promise(leak, f"give {names} a storage of just the size")
-    total = sum(live[key].bytes for key in plan.keys if key in live)
+    total = table.bytes_freed(live[key] for key in plan.keys if key in live)
     plan.bytes = None if plan.unsure else total - new

@@ -3,6 +3,7 @@
 import pytest
 
 import nbmem
+from nbmem.session import current_session
 
 N = 40_000
 """Bytes of each memory here."""
@@ -94,3 +95,33 @@ def test_the_ledger_of_main_memory_closes_over_shared_memory(shell):
     storages = ledger.devices[0].sums[0]
     assert 0 == storages.remainder
     assert any("a and b share one memory" in note.sentence.lower() for note in ledger.notes)
+
+
+def test_a_plan_promises_each_byte_of_shared_memory_once(shell):
+    shell.run("n = np.zeros(5000)")
+    shell.run("torch.from_numpy(n)")
+    shell.run("[torch.from_numpy(n[1000:]), torch.from_numpy(n[:3000])]")
+    shell.run("del n")
+    shell.run("1 + 1")
+    before = total()
+    plan = nbmem.reclaim_memory(nbmem.find_leaks(), dry_run=True)
+    assert (N, N) == (plan.promised, plan.freed)
+    done = nbmem.reclaim_memory(nbmem.find_leaks())
+    assert (N, N) == (done.promised, done.freed)
+    assert before - N == total()
+
+
+@pytest.mark.parametrize(
+    ("named", "comes_back"),
+    [(["x"], 24_000), (["half"], 0), (["x", "half"], N), (["x", "half", "own"], N + 400)],
+)
+def test_del_promises_what_no_other_tensor_covers(shell, named, comes_back):
+    shell.run("n = np.zeros(5000); x = torch.from_numpy(n); own = torch.zeros(100)")
+    shell.run("half = torch.from_numpy(n[:2000]); del n")
+    keys = [s.key for s in nbmem.list_storages() if set(named) & set(s.names)]
+    before = total()
+    plan = current_session().plan_drop(keys)
+    assert comes_back == plan.freed
+    report = current_session().drop_storages(keys)
+    assert () == report.still_held
+    assert before - comes_back == total()

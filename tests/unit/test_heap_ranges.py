@@ -134,6 +134,18 @@ def test_bytes_and_books_are_those_of_the_addresses_covered(events):
         world.agree()
 
 
+@settings(max_examples=100, deadline=None)
+@given(EVENTS, st.sets(st.integers(0, 30)))
+def test_what_comes_back_is_what_nothing_else_covers(events, chosen):
+    world = _World()
+    for event in events:
+        world.act(*event)
+    entries = world.table.live()
+    dying = [entry for at, entry in enumerate(entries) if at in chosen]
+    left = [entry() for at, entry in enumerate(entries) if at not in chosen]
+    assert _covered(world.alive()) - _covered(left) == world.table.bytes_freed(dying)
+
+
 def test_an_interrupt_in_the_middle_is_made_good_by_the_next_list():
     array = np.zeros(1000, dtype=np.uint8)
     for at in range(1, 120, 4):
