@@ -115,13 +115,21 @@ def view_fact(
     arrays = any(map(is_array, shown))
     names_of_all = tuple(called) if all(called) else ()
     attached = any(map(_keeps_its_base, shown))
-    stand = [] if _overlap(extents) else list(filter(None, map(places.of, shown)))
+    tied = _overlap(extents) or any(map(_takes_gradients, shown))
+    stand = [] if tied else list(filter(None, map(places.of, shown)))
     return ViewFact(
         *(ref.serial, ref.bytes, used, names_of_all, arrays, attached),
         tuple(stand) if len(stand) == len(shown) else (),
         places.siblings(shown[0]),
         _why_it_stays(shown, overlap=len(extents) < len(parts) or _overlap(extents)),
     )
+
+
+def _takes_gradients(thing: Any) -> bool:
+    """Returns whether it is a leaf such as a parameter: a clone's graph would end there."""
+    if is_array(thing):
+        return False
+    return bool(_is_leaf(thing) and _requires_grad(thing))
 
 
 def _overlap(extents: Iterable[Extent]) -> bool:

@@ -12,6 +12,8 @@ import mmap
 import sys
 from array import array
 from bisect import bisect_left
+from contextlib import suppress
+from types import CellType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -126,9 +128,18 @@ def _values(ties: Ties, states: Mapping[int, int], names: Mapping[str, object]) 
             if id(held) not in seen:
                 seen.add(id(held))
                 yield held
+                if type(held) is tuple:  # as of the cells of a closure
+                    yield from _contents_of_cells(held)
 
 
 _CHUNK = 4_096
+
+
+def _contents_of_cells(held: tuple[Any, ...]) -> Iterable[Any]:
+    for cell in held:
+        if type(cell) is CellType:
+            with suppress(ValueError):  # empty
+                yield cell.cell_contents
 
 
 def _shows_a_tensor(value: Any) -> bool:

@@ -29,6 +29,8 @@ OWNED = [
     "n = np.zeros(1 << 18); x = torch.from_numpy(n)[:4]",
     "n = {'deep': [np.zeros(1 << 18)]}; x = torch.from_numpy(n['deep'][0])[:4]",
     "n = np.zeros(1 << 18); m = n[:100]; x = torch.from_numpy(n)[:4]; del n",
+    "def f():\n    q = bytearray(1 << 20)\n    return (lambda: q), q\n"
+    "g, q = f(); x = torch.frombuffer(q, dtype=float)[:5]; del q",
     "x = torch.zeros(1 << 18)[:9]; seen = memoryview(x.numpy())",
     "x = torch.zeros(1 << 18)[:9]; seen = np.from_dlpack(x)",
 ]
@@ -131,3 +133,13 @@ def test_overlapping_views_are_not_parted_by_a_plain_line(shell):
     shell.run("x[3] = 7")
     assert 7 == shell.names["y"][0].item()
     assert () == tuple(nbmem.find_leaks())
+
+
+def test_a_parameter_that_is_a_small_view_stays_one(shell):
+    shell.run("x = torch.nn.Parameter(torch.zeros(1 << 18)[:10])")
+    (leak,) = nbmem.find_leaks()
+    before = total()
+    shell.run(leak.remedy)  # a clone's graph would keep the parameter with all its memory
+    assert before - leak.bytes == total()
+    assert shell.names["x"].is_leaf
+    assert isinstance(shell.names["x"], torch.nn.Parameter)
