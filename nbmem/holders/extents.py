@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from nbmem.heap.storages import layout_of
+from nbmem.holders.owners import why_unmovable
 from nbmem.holders.ties import ROOT
 from nbmem.records import ViewFact
 
@@ -113,12 +115,35 @@ def view_fact(
     arrays = any(map(is_array, shown))
     names_of_all = tuple(called) if all(called) else ()
     attached = any(map(_keeps_its_base, shown))
-    stand = list(filter(None, map(places.of, shown)))
+    tied = _overlap(extents) or any(map(_takes_gradients, shown))
+    stand = [] if tied else list(filter(None, map(places.of, shown)))
     return ViewFact(
         *(ref.serial, ref.bytes, used, names_of_all, arrays, attached),
         tuple(stand) if len(stand) == len(shown) else (),
         places.siblings(shown[0]),
+        _why_it_stays(shown, overlap=len(extents) < len(parts) or _overlap(extents)),
     )
+
+
+def _takes_gradients(thing: Any) -> bool:
+    """Returns whether it is a leaf such as a parameter: a clone's graph would end there."""
+    if is_array(thing):
+        return False
+    return bool(_is_leaf(thing) and _requires_grad(thing))
+
+
+def _overlap(extents: Iterable[Extent]) -> bool:
+    """Returns whether several show the same bytes: copies would no longer change together."""
+    ends = sorted((first, last) for first, last, size in extents if size)
+    return any(one[1] > other[0] for one, other in pairwise(ends))
+
+
+def _why_it_stays(shown: list[Any], *, overlap: bool) -> str:
+    """Returns why what shows a storage can't be moved, as in `ViewFact.stays`."""
+    arrays = sum(map(is_array, shown))
+    if arrays:
+        return "shared" if arrays < len(shown) or overlap else ""
+    return why_unmovable(shown, [base for base in map(base_of, shown) if base is not None])
 
 
 def _keeps_its_base(thing: Any) -> bool:

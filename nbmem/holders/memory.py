@@ -12,11 +12,14 @@ import mmap
 import sys
 from array import array
 from bisect import bisect_left
+from contextlib import suppress
+from types import CellType
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from nbmem.heap.ranges import uncovered
+from nbmem.holders.owners import mapping_at
 from nbmem.holders.wanted import NOT, is_throwaway
 from nbmem.inventory.readers import type_name
 
@@ -62,15 +65,21 @@ def needed_with(groups: Iterable[Group], needed: set[int]) -> set[int]:
 
 
 def lent(
-    refs: Iterable[StorageRef], ties: Ties, states: Mapping[int, int], names: Mapping[str, object]
+    refs: Iterable[StorageRef],
+    ties: Ties,
+    states: Mapping[int, int],
+    names: Mapping[str, object],
+    *,
+    over_tensors: bool = True,
 ) -> set[int]:
     """Returns the serials of storages whose memory is that of an array or a buffer of a value.
 
     Args:
-        refs: storages that no value needs.
+        refs: storages of which that is to be known.
         ties: all ways between objects.
         states: how values need objects, by `id`.
         names: the user's variables.
+        over_tensors: arrays count that only show the memory of a tensor, as of `.numpy()`.
     """
     asked = [(ref, ref.begin, ref.begin + ref.bytes) for ref in refs if ref.begin and ref.bytes]
     if not asked:
@@ -78,6 +87,8 @@ def lent(
     values = list(_values(ties, states, names))
     taken: list[Span] = []
     for value in values:
+        if not over_tensors and _shows_a_tensor(value):
+            continue
         try:
             span = _span_of(value)
         except (ValueError, TypeError, BufferError):  # released, or exported by nobody
@@ -117,9 +128,25 @@ def _values(ties: Ties, states: Mapping[int, int], names: Mapping[str, object]) 
             if id(held) not in seen:
                 seen.add(id(held))
                 yield held
+                if type(held) is tuple:  # as of the cells of a closure
+                    yield from _contents_of_cells(held)
 
 
 _CHUNK = 4_096
+
+
+def _contents_of_cells(held: tuple[Any, ...]) -> Iterable[Any]:
+    for cell in held:
+        if type(cell) is CellType:
+            with suppress(ValueError):  # empty
+                yield cell.cell_contents
+
+
+def _shows_a_tensor(value: Any) -> bool:
+    numpy = sys.modules.get("numpy")
+    while numpy is not None and type(value) is numpy.ndarray:
+        value = value.base
+    return issubclass(type(value), torch.Tensor)
 
 
 def _span_of(value: Any) -> Span | None:
@@ -164,13 +191,5 @@ _OFFSET = 40
 
 def _is_from_file(begin: int) -> bool:
     """Returns whether an address is that of a mapped file."""
-    try:
-        with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
-            for line in maps:
-                extent, _, _, _, inode, *_ = line.split()
-                first, last = (int(part, 16) for part in extent.split("-"))
-                if first <= begin < last:
-                    return inode != "0"
-    except (OSError, ValueError):  # another system
-        pass
-    return False
+    found = mapping_at(begin)
+    return found is not None and found.from_file

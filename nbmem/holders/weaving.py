@@ -23,6 +23,7 @@ from nbmem.holders.grouping import GraphGroups
 from nbmem.holders.index import StorageIndex, is_tensor
 from nbmem.holders.memory import lent, needed_with
 from nbmem.holders.needs import Needs
+from nbmem.holders.owners import is_shared
 from nbmem.holders.places import Places, ties_to
 from nbmem.holders.steppers import Steppers
 from nbmem.holders.telling import Teller
@@ -204,8 +205,15 @@ class Weaver:
 
     def _read_facts(self) -> tuple[tuple[GradientFact, ...], tuple[ViewFact, ...]]:
         gradients = self._gradient_facts(self._optimizers)
-        views = [self._view_fact(serial) for serial in self._needed]
-        return gradients, tuple(filter(None, views))
+        return gradients, self._view_facts()
+
+    def _view_facts(self) -> tuple[ViewFact, ...]:
+        """Returns the small views of memory that nothing but them keeps."""
+        facts = [fact for serial in self._needed if (fact := self._view_fact(serial)) is not None]
+        refs = [self._index.refs[fact.key] for fact in facts]
+        states, names = self._needs.states, self._names
+        owned = lent(refs, self._ties, states, names, over_tensors=False)
+        return tuple(fact for fact in facts if fact.key not in owned)
 
     def _find_optimizers(self) -> list[tuple[str, Any]]:
         """Returns the optimizers that values need, by name."""
@@ -306,6 +314,8 @@ class Weaver:
             return None
         start = next((part.storage.data_ptr() for one in over[:1] for part in parts_of(one)), 0)
         shown = shown_by(over, self._ties)
+        if any(is_shared(one) for one in over[:1] if issubclass(type(one), torch.Tensor)):
+            return None
         places = Places(self._ties, self._needs, self._writer)
         fact = view_fact(ref, shown, start, self._name_of, places)
         if fact is not None:

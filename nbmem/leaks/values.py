@@ -25,6 +25,16 @@ _FROZEN = """\
 _CLEAR = "{name}.zero_grad(set_to_none=True)"
 _GRADIENT = "{name} = None"
 _ITEM = re.compile(r"(.+)\[\d+\]")
+_STAYS = {
+    "": "",
+    "shared": " An array shares that memory: what is written to one shows in the others, and "
+    "copies would no longer do so.",
+    "read": " A graph that awaits its backward, or a library that was handed it, reads it as well.",
+    "copied": " Only a copy gets memory of its own.",
+}
+"""What is said of views that nbmem can't move; see `ViewFact.stays`."""
+_KEPT = ("shared", "read")
+"""Of these no copy is told: it would change what the code does, or free nothing."""
 
 
 def find_states(holders: Holders, moment: Moment) -> Iterator[Finding]:
@@ -166,7 +176,7 @@ def _place_of(fact: ViewFact) -> object:
     lists = {match[1] if (match := _ITEM.fullmatch(name)) else "" for name in fact.names}
     if len(lists) != 1 or "" in lists or not remedies.is_expression(min(lists)):
         return fact.key
-    return min(lists), fact.arrays, fact.attached
+    return min(lists), fact.arrays, fact.attached, fact.stays
 
 
 def _views(facts: Sequence[ViewFact], moment: Moment) -> Finding:
@@ -185,10 +195,11 @@ def _views(facts: Sequence[ViewFact], moment: Moment) -> Finding:
         keys=moment.take(fact.key for fact in facts),
         path=path_of(next(fact.names[0] for fact in facts if fact.key == largest)),
         cuts=names,
-        reason=words.say_view(shown, format_bytes(used), format_bytes(own), len(names)),
-        remedy=remedies.clone_lines(names[0], places, arrays=first.arrays, attached=first.attached),
+        reason=_reason_of(first, shown, used, own, len(names)),
+        remedy=_clone_lines(first, places),
         cost=f"backward() through {place}" if first.attached else "",
         spared=0 if first.arrays else used,
+        reclaimable=not first.stays,
     )
 
 
@@ -202,20 +213,27 @@ def _view(fact: ViewFact, moment: Moment) -> Finding:
         keys=moment.take((fact.key,)),
         path=path_of(names[0] if names else name_of(moment, fact.key)),
         cuts=names,
-        reason=words.say_view(shown, format_bytes(fact.used), format_bytes(own), len(names)),
-        remedy=_clone_line(fact),
+        reason=_reason_of(fact, shown, fact.used, own, len(names)),
+        remedy=_clone_lines(fact, fact.places),
         cost=f"backward() through {shown}" if fact.attached else "",
         spared=0 if fact.arrays else min(fact.used, own),
-        reclaimable=bool(names),
+        reclaimable=bool(names) and not fact.stays,
     )
 
 
-def _clone_line(fact: ViewFact) -> str:
-    if not fact.names:
+def _reason_of(fact: ViewFact, shown: str, used: int, own: int, count: int) -> str:
+    told = words.say_view(shown, format_bytes(used), format_bytes(own), count)
+    return told + _STAYS[fact.stays]
+
+
+def _clone_lines(fact: ViewFact, places: Sequence[PathStep]) -> str:
+    """Returns what gives views memory of their own; empty where that would part or free nothing."""
+    if not fact.names or fact.stays in _KEPT:
         return ""
-    return remedies.clone_lines(
-        fact.names[0], fact.places, arrays=fact.arrays, attached=fact.attached
-    )
+    if fact.stays:
+        call = remedies.copy_call(arrays=fact.arrays, attached=fact.attached)
+        return remedies.replace_lines(places, lambda x: f"{x}.{call}()")
+    return remedies.clone_lines(fact.names[0], places, arrays=fact.arrays, attached=fact.attached)
 
 
 def _holder_of_view(fact: ViewFact, shown: str) -> str:

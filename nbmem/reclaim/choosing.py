@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from nbmem.errors import NameNotFoundError
 from nbmem.leaks.words import LOST
-from nbmem.reclaim.outcome import list_of
+from nbmem.reclaim.outcome import inline, list_of
 from nbmem.units import format_bytes
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def _is_within(cut: str, name: str) -> bool:
 
 def explain(leak: Leak) -> str:
     """Returns why nothing is done about a leak, and what the user can do."""
-    then = f"; what frees it: {leak.remedy}" if leak.remedy else ""
+    then = f"; what frees it: {inline(leak.remedy)}" if leak.remedy else ""
     return f"{_whole(leak)} is only explained: {leak.reason.rstrip('.')}{then}"
 
 

@@ -34,6 +34,11 @@ def list_of(names: Iterable[str], most: int = 3) -> str:
     return ", ".join(names[:most]) + (f" and {left:,} more" if left > 0 else "")
 
 
+def inline(code: str) -> str:
+    """Returns lines of code as they stand in a sentence."""
+    return "; ".join(code.splitlines())
+
+
 _type_name: Callable[[type], str] = type.__dict__["__name__"].__get__
 
 

@@ -19,7 +19,7 @@ from nbmem.reclaim.choosing import Choice, Known, choose
 from nbmem.reclaim.cutting import Cutter, words_of
 from nbmem.reclaim.detaching import Target
 from nbmem.reclaim.names import Holdings
-from nbmem.reclaim.outcome import count_of, list_of
+from nbmem.reclaim.outcome import count_of, inline, list_of
 from nbmem.reclaim.views import shrunk_bytes, why_not_shrink
 from nbmem.reclaim.work import Work
 from nbmem.units import format_bytes
@@ -312,7 +312,8 @@ def _weigh(plan: Plan, table: StorageTable, live: dict[int, StorageRef]) -> None
         names = list_of(target.name for target in targets)
         reason = why_not_copy(targets) if arrays else why_not_shrink(targets)
         if reason:
-            plan.refused.append(f"{names}: {reason}; {leak.remedy}")
+            then = f"; {inline(leak.remedy)}" if leak.remedy else ""
+            plan.refused.append(f"{names}: {reason}{then}")
             continue
         if arrays:
             plan.work.acts["copy", leak.storages[0]] = partial(copy_arrays, targets)

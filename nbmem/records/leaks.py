@@ -178,6 +178,10 @@ class ViewFact:
     """Where each of them stands; see `GraphFact.places`."""
     siblings: int = 0
     """Items of the list that they are items of, themselves included."""
+    stays: str = ""
+    """Why nbmem can't move them: `shared`, an array shows the same memory as others of them, so
+    that copies would part them; `read`, something in C++ reads it, which copies would not change;
+    `copied`, only a copy has other memory. Empty where it can."""
 
 
 @dataclass(frozen=True, slots=True)
