@@ -12,7 +12,7 @@ import torch
 from nbmem.holders.loose import CYCLE, below, called_by_c, part_of_graph
 from nbmem.holders.search import Found, search_holders
 from nbmem.holders.ties import ROOT, Tie, Ties
-from nbmem.holders.wanted import classes_in_use
+from nbmem.holders.wanted import HIDDEN, classes_in_use
 from nbmem.inventory.paths import Step
 from nbmem.inventory.readers import HEAP_TYPE, names_in_space, type_name
 
@@ -57,7 +57,8 @@ def find_others(
         return set()
     above = _known_above(ties, targets, wanted)
     ours = ours | {id(targets), id(above)}
-    known = (wanted.keys() | _of_roots(ties) | explained) - set(map(id, targets))
+    asked = {id(target) for target in targets if wanted.get(id(target), HIDDEN) > HIDDEN}
+    known = (wanted.keys() | _of_roots(ties) | explained) - asked
     found = search_holders([*targets, *above], known=known, ours=ours)
     try:
         walked = set(ties.objects)

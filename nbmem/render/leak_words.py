@@ -232,11 +232,16 @@ def _below(report: LeakReport, units: Units) -> tuple[str, ...]:
 
 
 def _along(found: Sequence[tuple[int, Leak]]) -> tuple[str, ...]:
-    """Returns which leaks go with another one: all that holds them holds that one, too."""
+    """Returns which leaks go with another one: what holds them holds that one, or one line does."""
     said = []
     for number, leak in found:
         cuts = set(leak.cuts)
-        along = [n for n, one in found if n != number and one.cuts and cuts >= set(one.cuts)]
+        along = [
+            n
+            for n, one in found
+            if n != number
+            and ((one.cuts and cuts >= set(one.cuts)) or (one.remedy and one.remedy == leak.remedy))
+        ]
         if along:
             which = ", ".join(map(str, along[:8]))
             said.append(f"What frees {number} frees {which} as well.")
