@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import atexit
-import functools
 import json
 import os
 import socket
 import subprocess
 import sys
-import tempfile
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -38,25 +35,13 @@ WITHOUT = (
 )
 """A Python in which one package can't be imported, as if it were not installed."""
 
-WARM = HERE / "warm_kernels.py"
 KERNELS = {
-    "python3": ("python", ["-S", str(WARM), "ask", "{warm}"]),
     "with-nbmem": ("python", ["-m", "ipykernel_launcher"]),
     "without-torch": ("python", ["-c", WITHOUT.format("torch")]),
     "without-nbmem": ("python", ["-c", WITHOUT.format("nbmem")]),
     "julia": ("julia", [str(HERE / "julia_kernel.py")]),
 }
-"""Kernelspecs by name: the language, and what this Python is started with. `python3` starts warm,
-`with-nbmem` cold, as they do for users."""
-
-
-@functools.cache
-def warm_kernels() -> str:
-    """Returns where warm kernels are asked for; their server lives as long as the tests do."""
-    address = str(Path(tempfile.mkdtemp(prefix="warm")) / "asked")
-    server = subprocess.Popen([sys.executable, str(WARM), "serve", address])
-    atexit.register(server.kill)
-    return address
+"""Kernelspecs by name: the language, and what this Python is started with."""
 
 
 def free_port() -> int:
@@ -71,16 +56,13 @@ def lab_environment(home: Path) -> dict[str, str]:
     quiet.write_text(json.dumps({"fetchNews": "false", "checkForUpdates": False}))
     for name in KERNELS:
         write_kernelspec(home, name)
-    places = {name: str(home / place) for name, place in PLACES.items()}
-    # Else an environment's own kernelspec `python3` would go before ours.
-    return {**os.environ, **places, "JUPYTER_PREFER_ENV_PATH": "0"}
+    return {**os.environ, **{name: str(home / place) for name, place in PLACES.items()}}
 
 
 def write_kernelspec(home: Path, name: str) -> None:
     language, arguments = KERNELS[name]
-    known = [word.replace("{warm}", warm_kernels()) for word in arguments]
     spec = {
-        "argv": [sys.executable, *known, "-f", "{connection_file}"],
+        "argv": [sys.executable, *arguments, "-f", "{connection_file}"],
         "display_name": name,
         "language": language,
     }
