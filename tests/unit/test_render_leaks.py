@@ -195,11 +195,14 @@ def test_code_to_be_pasted_is_never_broken():
 
 
 def test_a_leak_that_goes_with_another_one_is_told():
-    other = replace(SHOWN, cuts=("Out[4]", "losses[*]"), storages=(9,))
+    both = '%gpumem reclaim "losses[*]"'
+    other = replace(SHOWN, cuts=("Out[4]", "losses[*]"), storages=(9,), remedy=both)
     told = leaks_text(report(SHOWN, other))
     assert "What frees 2 frees 1 as well." in told
     assert "What frees 1 frees" not in told
     assert "as well" not in leaks_text(report(SHOWN, LOSSES))
+    same = leaks_text(report(SHOWN, replace(other, remedy=SHOWN.remedy)))
+    assert "What frees 1 frees 2 as well." in same
 
 
 def test_the_two_ways_to_be_rid_of_what_a_hook_gathered_are_told_below_each_other():
