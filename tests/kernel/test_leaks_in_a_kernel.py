@@ -72,6 +72,11 @@ def test_scene_in_a_kernel(scene_kernel, name):
     if scene.target == "found":
         return
     targets = {"default": "", "everything": "everything=True", "leak": "nbmem.find_leaks()"}
+    if scene.target == "refused":
+        act = "nbmem.reclaim_memory(nbmem.find_leaks())"
+        assert "((), True)" == kernel.value(f"(lambda r: (r.dropped, bool(r.refused)))({act})")
+        assert str(scene.bytes) == kernel.value(ANSWER)
+        return
     asked = targets[scene.target]
     freed = kernel.value(f"(lambda r: (r.promised, r.freed))(nbmem.reclaim_memory({asked}))")
     assert f"({scene.told_bytes}, {scene.told_bytes})" == freed
