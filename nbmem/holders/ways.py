@@ -26,6 +26,8 @@ class Way(NamedTuple):
 def ways_to(ties: Ties, thing: Any, *, but: Container[int] = ()) -> tuple[list[Way], int]:
     """Returns the ways from roots to an object, shortest first, and how many more were met.
 
+    Of all ways a part is looked at; a shortest one is found wherever one exists.
+
     Args:
         ties: all ways between objects.
         thing: where the ways end.
@@ -46,4 +48,25 @@ def ways_to(ties: Ties, thing: Any, *, but: Container[int] = ()) -> tuple[list[W
                 found.append(Way((tie, *below), tuple(ties.objects[one] for one in passed)))
             else:
                 more += 1
-    return found, more
+    return found or _shortest(ties, thing, but), more
+
+
+def _shortest(ties: Ties, thing: Any, but: Container[int]) -> list[Way]:
+    """Returns one of the shortest ways, looking at each object once; nothing where none exists."""
+    towards: dict[int, tuple[Tie, int]] = {}
+    """What leads on from an object to `thing`, and to which object."""
+    queue, seen = deque([id(thing)]), {id(thing)}
+    while queue:
+        key = queue.popleft()
+        for tie in ties.incoming.get(key, ()):
+            if tie.holder == ROOT:
+                passed, below = [key], [tie]
+                while passed[-1] in towards:
+                    below.append(towards[passed[-1]][0])
+                    passed.append(towards[passed[-1]][1])
+                return [Way(tuple(below), tuple(ties.objects[one] for one in passed))]
+            if tie.holder not in seen and tie.holder not in but:
+                seen.add(tie.holder)
+                towards[tie.holder] = (tie, key)
+                queue.append(tie.holder)
+    return []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from nbmem.leaks import graphs
+from nbmem.records import ARGUMENTS
 from nbmem.units import format_count
 
 KINDS = {
@@ -104,6 +105,10 @@ _HELD_BY = {
     "unknown": "nbmem did not find what keeps this memory",
 }
 """The first half of a reason."""
+_OF_ARGUMENTS = (
+    "C code such as atexit keeps it as arguments of a later call "
+    "(atexit.unregister(function) takes a call at exit back)"
+)
 _NUMBERED = re.compile(r"Out\[|_\d")
 _CELL = re.compile(r"Out\[(\d+)\]")
 LOST = "lost parameters of "
@@ -209,6 +214,8 @@ def say_held(
     cut = name_of_cut(holder, cut)
     if kind == "autograd_cycle":
         phrase = _CYCLE
+    elif cut == ARGUMENTS:
+        phrase = _OF_ARGUMENTS
     elif holder == "output_cache" and (number := _cell_of(cut, cell)) is not None:
         phrase, cell = _SHOWN, number
     elif kind == "retained_graph" and holder == "module_attribute":
