@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from nbmem.holders.index import is_tensor
-from nbmem.holders.wanted import NOT, find_wanted, living_classes, state_along, wants
+from nbmem.holders.wanted import NOT, find_in_use, find_wanted, state_along, wants
 from nbmem.holders.ways import ways_to
 
 if TYPE_CHECKING:
@@ -25,9 +25,9 @@ class Needs:
     """
 
     def __init__(self, ties: Ties, used: Container[str]) -> None:
-        self._living = living = living_classes(ties)
-        self.states = find_wanted(ties, living, roots=used)
-        self.besides_optimizers = find_wanted(ties, living, roots=used, without_optimizers=True)
+        self._in_use = in_use = find_in_use(ties)
+        self.states = find_wanted(ties, in_use, roots=used)
+        self.besides_optimizers = find_wanted(ties, in_use, roots=used, without_optimizers=True)
         self._ties = ties
         self._used = used
         self._used_holders: set[int] = set()
@@ -63,7 +63,7 @@ class Needs:
         if id(way.objects[0]) in self._used_holders:
             return True
         steps = zip(way.ties, way.objects, strict=True)
-        state, last = state_along(steps, self._living, self._used), way.objects[-1]
+        state, last = state_along(steps, self._in_use, self._used), way.objects[-1]
         return wants(state, last) if is_tensor(last) else state > NOT
 
     def ways_of_values(self, thing: Any) -> list[Way]:

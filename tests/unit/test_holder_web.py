@@ -221,6 +221,83 @@ def test_a_list_that_only_a_closure_knows_is_not_needed():
     assert [("closure", "log → list 'seen'")] == cuts({"log": log})
 
 
+def momentum(params, each=1):
+    """A hand-written optimizer: a function, decorated as such functions are."""
+    params, state = list(params), {}
+
+    @torch.no_grad()
+    def step():
+        for at, p in enumerate(params):
+            state[at] = [torch.zeros_like(p) for _ in range(each)]
+
+    step()
+    return step
+
+
+def adam(params):
+    params = list(params)
+
+    def step(state={}):  # noqa: B006  as such functions are written
+        for p in params:
+            state[p] = {"m": torch.zeros_like(p), "v": torch.zeros_like(p), "step": torch.tensor(1)}
+
+    step()
+    return step
+
+
+def of_a_model(model):
+    m, v = [], []
+
+    def step():
+        for p in model.parameters():
+            m.append(torch.zeros_like(p))
+            v.append(torch.zeros_like(p))
+
+    step()
+    return step
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda model: momentum(model.parameters()),
+        lambda model: momentum(model.parameters(), each=3),
+        lambda model: adam(model.parameters()),
+        of_a_model,
+    ],
+)
+def test_the_state_of_an_optimizer_that_is_a_function_is_needed(make):
+    model = nn.Sequential(nn.Linear(256, 256), nn.Linear(256, 3))
+    assert [] == texts({"model": model, "step": make(model)})
+
+
+@pytest.mark.parametrize(
+    ("parameters", "gathered"),
+    [
+        ([(256, 256), (256,)], [(256, 256)]),
+        ([(256, 256), (256,)], [(256, 256), (256, 256), (256,)]),
+        ([(256, 256)], [(256, 256)] * 5),
+        ([(256, 256), (256,)], [(256, 256), (256,), (7,)]),
+        ([], [(256, 256)]),
+    ],
+)
+def test_what_a_function_with_parameters_gathers_besides_is_not_needed(parameters, gathered):
+    def make():
+        params, log = [nn.Parameter(torch.zeros(one)) for one in parameters], []
+        log += [torch.zeros(one) for one in gathered]
+        return lambda: (params, log)
+
+    assert {("closure", "step → list 'log'")} == set(cuts({"step": make()}))
+
+
+def test_results_that_await_backward_are_no_state_of_an_optimizer():
+    def make(weight):
+        log = [weight * 1]
+        return lambda: (weight, log)
+
+    assert [("closure", "step → list 'log'")] == cuts({"step": make(nn.Parameter(ones()))})
+
+
 def test_a_default_that_gathers_is_not_needed():
     def log(x, seen=[]):  # noqa: B006  that is the scene
         seen.append(x)
