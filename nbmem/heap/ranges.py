@@ -27,6 +27,8 @@ Range = tuple[int, int]
 """First address, and the one behind the last."""
 _NEW = 256
 """Storages entered since the others were sorted that are worth looking through one by one."""
+_FEW = 16
+"""Of these each is put where it belongs among the others, once."""
 _begin_of = attrgetter("begin")
 
 
@@ -103,10 +105,8 @@ class Ranges:
             return 0
         before, members = 0, {id(entry): entry}
         # Strong references: what is looked at here must not die before it is a member.
-        over = [] if owned else self._others_over(begin, end, table)
+        over = [] if owned else self._others_over(entry, table)
         for other, _ in over:
-            if other is entry:
-                continue
             members[id(other)] = other
             before += other.bytes
             begin, end = min(begin, other.begin), max(end, other.begin + other.bytes)
@@ -170,10 +170,17 @@ class Ranges:
     # -- storages in no cluster --------------------------------------------------------------
 
     def _others_over(
-        self, begin: int, end: int, table: Mapping[int, StorageRef]
+        self, one: StorageRef, table: Mapping[int, StorageRef]
     ) -> list[tuple[StorageRef, object]]:
-        """Returns the storages in no cluster that overlap a range, each held for the moment."""
-        entries = [*self._recent(table), *self._displaced]
+        """Returns the other storages in no cluster that overlap one, each held for the moment."""
+        begin, end = one.begin, one.begin + one.bytes
+        if len(self._sorted) > 2 * len(table) + _NEW:  # for the most part they are dead
+            self._sort(list(table.values()))
+        entries = self._recent(table)
+        if len(entries) <= _FEW:
+            self._insert(entries, one)
+            entries = []
+        entries += self._displaced
         known, begins = self._sorted, self._begins
         at = bisect_left(begins, end)
         while at:
@@ -183,7 +190,9 @@ class Ranges:
                 break  # those before it end where it begins, or sooner
         found: dict[int, tuple[StorageRef, object]] = {}
         for entry in entries:
-            if entry.begin < end and begin < entry.begin + entry.bytes and self._is_other(entry):
+            if entry is one or not self._is_other(entry):
+                continue
+            if entry.begin < end and begin < entry.begin + entry.bytes:
                 storage = entry()
                 if storage is not None:
                     found[id(entry)] = entry, storage
@@ -211,6 +220,15 @@ class Ranges:
             pass
         self._sort(list(table.values()))
         return []
+
+    def _insert(self, recent: list[StorageRef], but: StorageRef) -> None:
+        """Takes a few storages in among the sorted ones."""
+        for entry in recent:
+            if entry is not but and self._is_other(entry):
+                at = bisect_left(self._begins, entry.begin)
+                self._begins.insert(at, entry.begin)
+                self._sorted.insert(at, entry)
+            self._sorted_to = max(self._sorted_to, entry.serial)
 
     def displace(self, entry: StorageRef) -> None:
         """Notes that a storage is not where its serial or its former address would have it."""
