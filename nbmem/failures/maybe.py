@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from nbmem.failures.lines import on_one_line
+from nbmem.failures.families import on_one_line
 from nbmem.records import Note
 
 _WORDS = (

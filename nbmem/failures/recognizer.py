@@ -12,9 +12,8 @@ from typing import Any
 
 from nbmem.failures.chain import arguments_text, errno_of, errors_behind
 from nbmem.failures.doubts import is_lie, not_trusted, without_lies
-from nbmem.failures.families import ARRAY, FAMILIES, PROCESS, TENSORFLOW_DEVICE, Family
+from nbmem.failures.families import ARRAY, FAMILIES, PROCESS, TENSORFLOW_DEVICE, Family, on_one_line
 from nbmem.failures.kinds import Trust, names_of, source_by_type, trust_in
-from nbmem.failures.lines import on_one_line
 from nbmem.failures.sizes import bytes_of, bytes_of_array
 from nbmem.records import Note, OutOfMemory, ProcessMemory
 
