@@ -11,12 +11,15 @@ PY = $(VENV)/bin/python
 EXTRAS ?= examples,lab
 # The oldest JupyterLab and Notebook that are promised, in a small environment without torch.
 OLD_LAB = .venv-lab42
+# torch's CUDA build, on emulated cards: tests/emulated_cuda/README.md.
+CUDA_TORCH ?= torch==2.11.0
+CUDA_VENV ?= .venv-cuda
 # Who works on the extension may have a link here; pip would write through it.
 LABEXTENSION = share/jupyter/labextensions/nbmem
 # Jupyter asks for this where the user is root, as in most containers.
 ROOT_TOO = $$(test "$$(id -u)" != 0 || echo --allow-root)
 
-.PHONY: demo lab test quick test-large test-floor setup setup-test bench screenshots labextension format clean
+.PHONY: demo lab test quick test-cuda test-large test-floor setup setup-test bench screenshots labextension format clean
 
 demo: setup
 	"$(PY)" examples/run_quickstart.py
@@ -30,6 +33,10 @@ test: setup-test
 # For the inner loop: formatter, linter, types, and what needs neither shell, kernel nor browser.
 quick: setup-test
 	scripts/check "$(VENV)" quick
+
+# torch's own CUDA allocator on two emulated cards; needs g++ and 0.5 GB from the package index.
+test-cuda: $(CUDA_VENV)/.installed
+	scripts/check_cuda "$(CUDA_VENV)"
 
 # Every scene of leaks once more among a million other objects (some ten minutes), and more libraries.
 # PyPI's torchvision does not fit torch's CPU build, and those who find it import it.
@@ -92,5 +99,9 @@ $(OLD_LAB)/.installed: Makefile
 	ln -sfn "$(CURDIR)/nbmem/labextension" "$(OLD_LAB)/$(LABEXTENSION)"
 	touch "$@"
 
+$(CUDA_VENV)/.installed: pyproject.toml $(wildcard tests/emulated_cuda/src/*) tests/emulated_cuda/setup
+	PYTHON="$(PYTHON)" tests/emulated_cuda/setup "$(CUDA_VENV)" "$(CUDA_TORCH)"
+	touch "$@"
+
 clean:
-	rm -rf "$(VENV)" .venv-floor .venv-large $(OLD_LAB) build dist demo-out
+	rm -rf "$(VENV)" .venv-floor .venv-large "$(CUDA_VENV)" $(OLD_LAB) build dist demo-out

@@ -133,15 +133,21 @@ def explained(ledger):
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize("model", MODELS)
-def test_names_rounding_and_workspaces_are_99_percent_of_what_is_allocated(model, optimizer):
+def test_names_rounding_and_workspaces_are_99_percent_of_what_is_allocated(
+    model, optimizer, monkeypatch
+):
     make, shape = MODELS[model]
     torch.manual_seed(0)
     net = make().cuda()
     steps = OPTIMIZERS[optimizer](net.parameters())
     tokens = torch.randint(500, shape, device="cuda")
     x = tokens if model == "transformer" else torch.randn(shape, device="cuda")
+    main = sys.modules["__main__"]  # in a plain script the names are those of its module
+    for name, value in {"net": net, "steps": steps, "tokens": tokens, "x": x}.items():
+        monkeypatch.setattr(main, name, value, raising=False)
     for _ in range(2):
         loss = net(x).square().mean()
+        monkeypatch.setattr(main, "loss", loss, raising=False)
         assert explained(ledger_of_gpu()) >= 0.99
         loss.backward()
         steps.step()

@@ -340,6 +340,25 @@ def test_a_workspace_of_cublas_is_known_by_its_size(machine, setting, size):
     assert {"library workspace": (size, 1), "not found": (size + 512, 1)} == kinds(machine)
 
 
+@pytest.mark.parametrize(
+    ("setting", "size", "other"),
+    [(None, MIB, 2 * MIB), ("2048", 2 * MIB, MIB), ("as it likes", MIB, 2 * MIB)],
+)
+def test_a_workspace_of_cublaslt_is_known_by_its_size(machine, setting, size, other):
+    if setting:
+        machine.cuda.monkeypatch.setenv("CUBLASLT_WORKSPACE_SIZE", setting)
+    hold(machine, segment(BASE, block(size), block(other)))
+    assert {"library workspace": (size, 1), "not found": (other, 1)} == kinds(machine)
+
+
+def test_the_size_that_torch_tells_of_cublaslt_goes_before_its_usual_one(machine):
+    machine.cuda.monkeypatch.setattr(
+        torch._C, "_cuda_getCublasLtWorkspaceSize", lambda: 3 * MIB, raising=False
+    )
+    hold(machine, segment(BASE, block(3 * MIB), block(MIB)))
+    assert {"library workspace": (3 * MIB, 1), "not found": (MIB, 1)} == kinds(machine)
+
+
 def test_the_size_that_torch_itself_tells_goes_before_the_usual_ones(machine):
     machine.cuda.monkeypatch.setattr(
         torch._C, "_cuda_getCublasWorkspaceSize", lambda: 5 * MIB, raising=False
