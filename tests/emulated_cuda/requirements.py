@@ -6,7 +6,7 @@ from importlib.metadata import requires
 from pathlib import Path
 
 PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
-LEFT_OUT = re.compile(r"torch\b|nbmem\b|nvidia|cuda|triton")
+LEFT_OUT = re.compile(r"torch\b|nbmem\b|nvidia-(?!ml-py)|cuda|triton")
 
 
 def main():
