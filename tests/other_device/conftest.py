@@ -1,0 +1,82 @@
+"""A kernel whose accelerator is no CUDA. The device stays in the process that has it: a kernel's."""
+
+from __future__ import annotations
+
+import ast
+import os
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import toy_device
+from jupyter_client.manager import KernelManager
+
+HERE = Path(__file__).resolve().parent
+TIMEOUT = 60
+
+
+class Kernel:
+    """Runs cells, and reads what they showed and what is in the kernel."""
+
+    def __init__(self, client):
+        self._client = client
+
+    def run(self, code):
+        """Returns what the cell showed, as text."""
+        shown, failed = [], []
+        reply = self._client.execute_interactive(
+            code, timeout=TIMEOUT, output_hook=lambda message: shown.append(_text(message, failed))
+        )
+        assert "ok" == reply["content"]["status"] and not failed, "".join(shown)
+        return "".join(shown)
+
+    def fail(self, code):
+        """Returns what a cell showed that raised."""
+        shown = []
+        reply = self._client.execute_interactive(
+            code, timeout=TIMEOUT, output_hook=lambda message: shown.append(_text(message, []))
+        )
+        assert "error" == reply["content"]["status"], "".join(shown)
+        return "".join(shown)
+
+    def value(self, expression):
+        """Returns what a literal expression is in the kernel."""
+        reply = self._client.execute(
+            "", silent=True, store_history=False, user_expressions={"value": f"{expression}"}
+        )
+        content = self._client._recv_reply(reply, timeout=TIMEOUT)["content"]
+        told = content["user_expressions"]["value"]
+        assert "ok" == told["status"], told
+        return ast.literal_eval(told["data"]["text/plain"])
+
+
+def _text(message, failed):
+    content = message["content"]
+    if message["msg_type"] == "stream":
+        return content["text"]
+    if message["msg_type"] == "error":
+        failed.append(content["ename"])
+        return "\n".join(content["traceback"])
+    return content.get("data", {}).get("text/plain", "") + "\n"
+
+
+@contextmanager
+def open_kernel(module="torch.accelerator only", lacks=""):
+    """Starts a kernel with a toy device and nbmem."""
+    if toy_device.COMPILER is None:
+        pytest.skip("no C++ compiler: the toy device is built from tests/other_device")
+    toy_device.build()
+    manager = KernelManager()
+    path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
+    manager.start_kernel(env={**os.environ, "PYTHONPATH": path, "TOY_LACKS": lacks})
+    client = manager.client()
+    client.start_channels()
+    try:
+        client.wait_for_ready(timeout=TIMEOUT)
+        kernel = Kernel(client)
+        kernel.run(f"import toy_device, torch\nallocated = toy_device.register({module!r})")
+        kernel.run("%load_ext nbmem\nimport nbmem")
+        yield kernel
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
