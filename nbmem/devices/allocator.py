@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from nbmem.devices.protocols import Sample
+from nbmem.devices.protocols import CounterUnavailableError, Sample
 from nbmem.devices.stand_in import EntryPoint
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Allocator:
 
     def __init__(self, type_: str) -> None:
         self.type = type_
-        self._module: Any = torch.get_device_module(type_)
+        self.module = device_module(type_)
         own = (f"_{type_}_memoryStats", f"_{type_}_resetPeakMemoryStats")
         self._reads = _existing(own[0], "_accelerator_getDeviceStats")
         self._resets = _existing(own[1], "_accelerator_resetPeakStats")
@@ -70,21 +70,49 @@ class Allocator:
 
     def started(self) -> bool:
         """Returns whether the user has started it; asking does not start it."""
-        is_initialized = getattr(self._module, "is_initialized", None)
+        is_initialized = getattr(self.module, "is_initialized", None)
         if is_initialized is not None:
             return bool(is_initialized())
         with suppress(RuntimeError):  # a backend whose allocator torch can't ask
             return bool(torch._C._accelerator_isAllocatorInitialized())
         return False
 
+    def silence(self) -> str | None:
+        """Returns why torch can't ask this allocator for its counters; None where it can.
+
+        A vendor's allocator may be older than torch's `DeviceAllocator`: what such a one holds is
+        unknown, and so is whether it was used at all.
+        """
+        if hasattr(torch._C, f"_{self.type}_memoryStats"):
+            return None
+        try:
+            torch._C._accelerator_isAllocatorInitialized()
+        except RuntimeError:
+            return (
+                f"torch can't ask the allocator of {self.type} devices: neither its counters are "
+                "known nor whether it was used."
+            )
+        return None
+
     def raw_stats(self, index: int) -> Stats:
-        """Returns the allocator's own nested statistics, its peaks since any reset."""
+        """Returns the allocator's own nested statistics, its peaks since any reset.
+
+        Raises:
+            CounterUnavailableError: torch can't ask this allocator.
+        """
+        self._expect_told()
         stats: Stats = self._reads[0].call(index)
         return stats
 
     def user_stats(self, index: int) -> Stats:
         """Returns the same with peaks since the user's last reset: what torch would say."""
+        self._expect_told()
         return self._answer_read(0, index)
+
+    def _expect_told(self) -> None:
+        reason = self.silence()
+        if reason is not None:
+            raise CounterUnavailableError(reason)
 
     def reset_peak(self, index: int) -> None:
         """Resets the raw peak. Called by `PeakOwner` only, through a counter."""
@@ -135,6 +163,14 @@ class Allocator:
             return answer
 
 
+def device_module(type_: str) -> Any:
+    """Returns torch's module of a type of device (`torch.xpu`); None where it has none."""
+    try:
+        return torch.get_device_module(type_)
+    except RuntimeError:  # a vendor need not register one
+        return None
+
+
 def _existing(*names: str) -> tuple[EntryPoint, ...]:
     entries = (EntryPoint(torch._C, name) for name in names)
     return tuple(entry for entry in entries if entry.exists)
@@ -151,8 +187,12 @@ class AllocatorCounter:
         self.device = f"{allocator.type}:{index}"
 
     def sample(self) -> Sample:
-        """Returns allocated, reserved and peak bytes of one moment; 0 before the device starts."""
-        if not self._allocator.started():
+        """Returns allocated, reserved and peak bytes of one moment; 0 before the device starts.
+
+        Raises:
+            CounterUnavailableError: torch can't ask this allocator.
+        """
+        if not self._allocator.started() and self._allocator.silence() is None:
             return Sample(0, 0, 0, started=False)
         stats = self._allocator.raw_stats(self._index)
         allocated = stats["allocated_bytes"]["all"]

@@ -84,7 +84,7 @@ class TorchCarrier:
         """Returns `torch.accelerator.memory_allocated(device)`."""
         try:
             return torch.accelerator.memory_allocated(torch.device(device))
-        except RuntimeError:  # an accelerator whose allocator keeps no counters
+        except (RuntimeError, ValueError):  # an allocator without counters; not the accelerator
             return None
 
     def host_room(self) -> int:

@@ -13,6 +13,7 @@ from jupyter_client.manager import KernelManager
 
 HERE = Path(__file__).resolve().parent
 TIMEOUT = 60
+LOAD = "%load_ext nbmem\nimport nbmem, toy_device, torch"
 
 
 class Kernel:
@@ -29,6 +30,30 @@ class Kernel:
         )
         assert "ok" == reply["content"]["status"] and not failed, "".join(shown)
         return "".join(shown)
+
+    def begin_anew(self):
+        """Leaves no name, no record and no cached block of the cells before."""
+        self.run("%reset -f")
+        self.run("%unload_ext nbmem")
+        self.run("import sys; sys.modules['nbmem.session'].close_session()")
+        self.run(LOAD)
+        self.run("import gc; gc.collect()")
+
+    def note(self, field, device="toy:0"):
+        """Returns the code and the sentence of a device's note on a figure; None without one."""
+        notes = f"next(r for r in nbmem.read_devices() if r.device == {device!r}).notes"
+        told = self.value(f"[(n.code, n.sentence) for n in {notes} if n.field == {field!r}]")
+        return told[0] if told else None
+
+    def reading(self, figure, device="toy:0"):
+        """Returns a figure of a device's reading."""
+        return self.value(
+            f"next(r for r in nbmem.read_devices() if r.device == {device!r}).{figure}"
+        )
+
+    def last(self, figure):
+        """Returns a figure of the last cell's record."""
+        return self.value(f"nbmem.get_history().records()[-1].{figure}")
 
     def fail(self, code):
         """Returns what a cell showed that raised."""
@@ -61,8 +86,8 @@ def _text(message, failed):
 
 
 @contextmanager
-def open_kernel(module="torch.accelerator only", lacks=""):
-    """Starts a kernel with a toy device and nbmem."""
+def open_kernel(module="torch.accelerator only", lacks="", late=False):
+    """Starts a kernel with a toy device and nbmem; with `late`, the device comes after nbmem."""
     if toy_device.COMPILER is None:
         pytest.skip("no C++ compiler: the toy device is built from tests/other_device")
     toy_device.build()
@@ -74,8 +99,9 @@ def open_kernel(module="torch.accelerator only", lacks=""):
     try:
         client.wait_for_ready(timeout=TIMEOUT)
         kernel = Kernel(client)
-        kernel.run(f"import toy_device, torch\nallocated = toy_device.register({module!r})")
-        kernel.run("%load_ext nbmem\nimport nbmem")
+        cells = [f"import toy_device\ntoy_device.register({module!r})", LOAD]
+        for cell in reversed(cells) if late else cells:
+            kernel.run(cell)
         yield kernel
     finally:
         client.stop_channels()

@@ -19,6 +19,7 @@ MIB = 2**20
 CAPACITY = 256 * MIB
 OTHERS = 8 * MIB
 """What other processes have of it, so that the total less what is free is not this process's."""
+_library = None
 
 
 def build():
@@ -47,19 +48,22 @@ def register(module="torch.accelerator only"):
 
     Args:
         module: how much its device module has; None: there is no device module.
-
-    Returns what the allocator itself says, past torch: `allocated(index)`.
     """
     import torch
 
-    library = ctypes.CDLL(str(build()))
+    global _library
+    _library = library = ctypes.CDLL(str(build()))
     library.toy_allocated.restype = ctypes.c_int64
     torch.utils.rename_privateuse1_backend("toy")
     if module is not None:
         torch._register_device_module("toy", _module(library, everything=module == "everything"))
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
     library.toy_register()
-    return library.toy_allocated
+
+
+def allocated(index=0):
+    """Returns the bytes in live blocks as the allocator itself counts them, past torch."""
+    return _library.toy_allocated(index)
 
 
 def _module(library, everything):

@@ -1,0 +1,96 @@
+"""Devices whose vendors left out more, or put in more, than the least."""
+
+from __future__ import annotations
+
+import pytest
+from conftest import LOAD, open_kernel
+from toy_device import CAPACITY, MIB
+
+FIGURES = "allocated peak_allocated requested active reserved driver_used capacity name".split()
+CANT_ASK = (
+    "torch can't ask the allocator of toy devices: neither its counters are known nor whether it "
+    "was used."
+)
+
+
+@pytest.fixture(scope="module")
+def silent():
+    """Its allocator is older than torch's DeviceAllocator: torch.accelerator can't ask it."""
+    with open_kernel(lacks="counters,pinning,synchronize") as kernel:
+        yield kernel
+
+
+def test_what_can_t_be_asked_is_unknown_with_one_reason_and_never_0(silent):
+    silent.begin_anew()
+    silent.run("x = torch.ones(2**18, device='toy')")
+    assert [None] * 8 == [silent.reading(figure) for figure in FIGURES]
+    assert [("unavailable", CANT_ASK)] * 8 == [silent.note(figure) for figure in FIGURES]
+    shown = silent.run("%gpumem")
+    assert 1 == " ".join(shown.split()).count(CANT_ASK)
+    assert "0 B" not in shown.partition("host")[0]
+
+
+def test_a_cell_on_a_silent_device_has_its_storages_and_no_figures(silent):
+    silent.begin_anew()
+    shown = silent.run("%%gpumem\nx = torch.ones(2**18, device='toy')")
+    device = "devices['toy:0']"
+    assert [None] * 4 == [
+        silent.last(f"{device}.{figure}") for figure in ("before", "after", "delta", "peak")
+    ]
+    assert {CANT_ASK} == set(silent.value(
+        f"[n.sentence for n in nbmem.get_history().records()[-1].{device}.notes"
+        " if n.field != 'capacity']"
+    ))
+    assert [("x",)] == silent.last("created") or "1.00 MiB in 1 storage" in shown
+    assert "rounding" not in shown
+    assert "" == silent.run("%gpumem errors").strip() or "no" in silent.run("%gpumem errors").lower()
+
+
+def test_the_ledger_of_a_silent_device_stays_open(silent):
+    silent.begin_anew()
+    silent.run("x = torch.ones(2**18, device='toy')")
+    shown = silent.run("%gpumem ledger toy:0")
+    assert "not closed: a figure is unknown" in shown
+    assert f"{MIB:,}" in shown
+    assert "another" not in shown
+
+
+def test_a_silent_device_s_cache_can_t_be_emptied_and_that_is_said(silent):
+    silent.begin_anew()
+    silent.run("x = torch.ones(2**18, device='toy')")
+    silent.run("report = nbmem.session.current_session().empty_cache()")
+    (refusal,) = silent.value("report.refused")
+    assert refusal.startswith("torch could not empty the cache of toy:0")
+    assert silent.value("report.bytes_after") is None
+
+
+def test_a_device_module_with_properties_tells_name_and_capacity():
+    with open_kernel("everything", lacks="memory_info") as kernel:
+        kernel.run("x = torch.ones(2**18, device='toy')")
+        assert ("Toy 0", CAPACITY) == (kernel.reading("name"), kernel.reading("capacity"))
+        assert kernel.reading("driver_used") is None
+        assert ("unavailable", "torch does not tell how full toy:0 is.") == kernel.note(
+            "driver_used"
+        )
+        shown = kernel.run("%gpumem ledger toy:0")
+        assert "The ledger ends at reserved. torch does not tell how full toy:0 is." in shown
+
+
+def test_nbmem_loads_beside_a_device_that_has_no_module_at_all():
+    with open_kernel(None) as kernel:
+        kernel.run("%%gpumem\nx = torch.ones(2**18)")
+        assert MIB == kernel.last("devices['cpu'].delta")
+
+
+def test_a_device_that_comes_after_nbmem_is_measured_from_then_on():
+    """As with `%load_ext nbmem` in the first cell and the vendor's import in the second."""
+    with open_kernel(late=True) as kernel:
+        kernel.run("%%gpumem\nx = torch.ones(2**18, device='toy')")
+        assert MIB == kernel.last("devices['toy:0'].delta")
+        kernel.run("torch.accelerator.reset_peak_memory_stats()")
+        kernel.run("y = torch.ones(2**18, device='toy'); del y")
+        kernel.run("%%gpumem\npass")
+        assert MIB == kernel.last("devices['toy:0'].peak")
+        assert 2 * MIB == kernel.value("torch.accelerator.max_memory_allocated()")
+        kernel.run("%unload_ext nbmem\nstats = torch._C._accelerator_getDeviceStats")
+        assert "'builtin_function_or_method'" == repr(kernel.value("type(stats).__name__"))
