@@ -141,7 +141,7 @@ class AcceleratorReader:
         return read_blocks(type_, self._index)
 
     def card(self) -> CardMemory:
-        """Returns how full the whole card is, or its MIG instance: the driver's, or torch's figures.
+        """Returns how full the whole card is, or its MIG instance: NVML's figures, else torch's.
 
         Raises:
             CounterUnavailableError: the driver can't be asked; the message says why.
@@ -218,7 +218,7 @@ class AcceleratorReader:
         return bool(_current(self._allocator.raw_stats(self._index), "reserved"))
 
     def namespace(self) -> str:
-        """Returns where a user asks for this allocator's figures: `torch.cuda`, `torch.accelerator`."""
+        """Returns the module that has the user's calls: `torch.cuda`, else `torch.accelerator`."""
         own = ("memory_allocated", "memory_reserved", "memory_stats")
         complete = all(hasattr(self._allocator.module, name) for name in own)
         return f"torch.{self._allocator.type}" if complete else "torch.accelerator"

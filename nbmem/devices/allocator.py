@@ -7,7 +7,9 @@ one of them, also where the user wrote `from torch.cuda import max_memory_alloca
 
 from __future__ import annotations
 
+import sys
 from contextlib import suppress
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -62,9 +64,11 @@ class Allocator:
     def __init__(self, type_: str) -> None:
         self.type = type_
         self.module = device_module(type_)
-        own = (f"_{type_}_memoryStats", f"_{type_}_resetPeakMemoryStats")
-        self._reads = _existing(own[0], "_accelerator_getDeviceStats")
-        self._resets = _existing(own[1], "_accelerator_resetPeakStats")
+        own = _entries(type_, "memoryStats")
+        self._is_asked_by_type = bool(own)
+        self._reads = own + _existing(torch._C, "_accelerator_getDeviceStats")
+        self._resets = _entries(type_, "resetPeakMemoryStats")
+        self._resets += _existing(torch._C, "_accelerator_resetPeakStats")
         self._kept: dict[tuple[int, int], KeptPeaks] = {}
         self._owner: PeakOwner | None = None
 
@@ -83,7 +87,7 @@ class Allocator:
         A vendor's allocator may be older than torch's `DeviceAllocator`: what such a one holds is
         unknown, and so is whether it was used at all.
         """
-        if hasattr(torch._C, f"_{self.type}_memoryStats"):
+        if self._is_asked_by_type:
             return None
         try:
             torch._C._accelerator_isAllocatorInitialized()
@@ -171,9 +175,25 @@ def device_module(type_: str) -> Any:
         return None
 
 
-def _existing(*names: str) -> tuple[EntryPoint, ...]:
-    entries = (EntryPoint(torch._C, name) for name in names)
-    return tuple(entry for entry in entries if entry.exists)
+def _entries(type_: str, name: str) -> tuple[EntryPoint, ...]:
+    """Returns the C functions of this name for one type, such as `_cuda_memoryStats`.
+
+    They are in `torch._C`, or in the extension of a vendor's package that is named after its type:
+    `torch_npu._C._npu_memoryStats`.
+    """
+    package = f"torch_{type_}"
+    vendors = [
+        module
+        for key, module in sys.modules.copy().items()
+        if key.partition(".")[0] == package and issubclass(type(module), ModuleType)
+    ]
+    name = f"_{type_}_{name}"
+    found = (_existing(module, name) for module in (torch._C, *vendors))
+    return tuple(entry for entries in found for entry in entries)
+
+
+def _existing(module: ModuleType, name: str) -> tuple[EntryPoint, ...]:
+    return (EntryPoint(module, name),) if name in vars(module) else ()
 
 
 class AllocatorCounter:

@@ -1,4 +1,4 @@
-"""A kernel whose accelerator is no CUDA. The device stays in the process that has it: a kernel's."""
+"""A kernel whose accelerator is no CUDA: the device stays in the process that registered it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ class Kernel:
         reply = self._client.execute_interactive(
             code, timeout=TIMEOUT, output_hook=lambda message: shown.append(_text(message, failed))
         )
-        assert "ok" == reply["content"]["status"] and not failed, "".join(shown)
+        assert "ok" == reply["content"]["status"], "".join(shown)
+        assert [] == failed, "".join(shown)
         return "".join(shown)
 
     def begin_anew(self):

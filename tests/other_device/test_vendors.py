@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import pytest
-from conftest import LOAD, open_kernel
+from conftest import open_kernel
 from toy_device import CAPACITY, MIB
 
-FIGURES = "allocated peak_allocated requested active reserved driver_used capacity name".split()
+FIGURES = [
+    "allocated",
+    "peak_allocated",
+    "requested",
+    "active",
+    "reserved",
+    "driver_used",
+    "capacity",
+    "name",
+]
 CANT_ASK = (
     "torch can't ask the allocator of toy devices: neither its counters are known nor whether it "
     "was used."
@@ -77,6 +86,38 @@ def test_a_device_module_with_properties_tells_name_and_capacity():
         )
         shown = kernel.run("%gpumem ledger toy:0")
         assert "The ledger ends at reserved. torch does not tell how full toy:0 is." in shown
+
+
+@pytest.fixture(scope="module")
+def vendor():
+    """Older than DeviceAllocator too, with counters of its own in `torch_toy._C`."""
+    with open_kernel("everything", lacks="counters") as kernel:
+        yield kernel
+
+
+def test_a_vendor_s_own_counters_are_read_where_torch_can_t_ask(vendor):
+    vendor.begin_anew()
+    vendor.run("x = torch.ones(2**18, device='toy')")
+    vendor.run("%%gpumem\nbig = torch.empty(2**20, device='toy')\ndel big\ny = x.clone()")
+    figures = [vendor.last(f"devices['toy:0'].{name}") for name in ("before", "after", "peak")]
+    assert [MIB, 2 * MIB, 5 * MIB] == figures
+    assert vendor.reading("requested") is None
+    assert "torch.toy.memory_allocated(0)" in vendor.run("%gpumem ledger toy:0")
+
+
+def test_a_vendor_s_own_peak_and_reset_are_the_user_s_as_before(vendor):
+    vendor.begin_anew()
+    vendor.run("torch.toy.reset_peak_memory_stats()")
+    vendor.run("x = torch.empty(5 * 2**20, dtype=torch.uint8, device='toy'); del x")
+    vendor.run("%%gpumem\nx = torch.empty(2**20, dtype=torch.uint8, device='toy')")
+    assert MIB == vendor.last("devices['toy:0'].peak")
+    assert 5 * MIB == vendor.value("torch.toy.max_memory_allocated()")
+    vendor.run(
+        "%%gpumem\ny = torch.empty(3 * 2**20, dtype=torch.uint8, device='toy'); del y\n"
+        "torch.toy.reset_peak_memory_stats()"
+    )
+    assert 4 * MIB == vendor.last("devices['toy:0'].peak")
+    assert MIB == vendor.value("torch.toy.max_memory_allocated()")
 
 
 def test_nbmem_loads_beside_a_device_that_has_no_module_at_all():

@@ -411,9 +411,12 @@ int toy_device_count() { return kDevices; }
 int toy_current_device() { return current; }
 void toy_set_device(int index) { current = static_cast<c10::DeviceIndex>(index); }
 int toy_is_initialized() { return started; }
-// The allocator's own figure, past torch and past whoever stands in for its functions.
-int64_t toy_allocated(int index) {
+// The allocator's own figures, past torch and past whoever stands in for its functions.
+int64_t toy_bytes(int index, const char* which, bool peak) {
   std::lock_guard<std::mutex> held(lock);
-  return memory_of(static_cast<c10::DeviceIndex>(index)).stats.allocated_bytes[kAggregate].current;
+  auto& stats = memory_of(static_cast<c10::DeviceIndex>(index)).stats;
+  auto& array = *which == 'a' ? stats.allocated_bytes : *which == 'r' ? stats.reserved_bytes : stats.requested_bytes;
+  return peak ? array[kAggregate].peak : array[kAggregate].current;
 }
+void toy_reset_peaks(int index) { counting.resetPeakStats(static_cast<c10::DeviceIndex>(index)); }
 }

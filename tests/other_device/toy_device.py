@@ -1,7 +1,8 @@
 """Registers the toy device in a process, as a vendor's package does when it is imported.
 
-`register("torch.accelerator only")` is the least that torch asks for; `everything` has what CUDA's
-and XPU's modules have too. What the allocator itself lacks is in `TOY_LACKS`, see `toy_device.cpp`.
+`register("torch.accelerator only")` is the least that torch asks for; `everything` has more of what
+CUDA's module has: properties, and counters of its own, read by a C extension as torch_npu's are.
+What the allocator itself lacks is in `TOY_LACKS`, see `toy_device.cpp`.
 """
 
 import ctypes
@@ -9,6 +10,7 @@ import hashlib
 import os
 import shutil
 import subprocess
+import sys
 import types
 from pathlib import Path
 
@@ -53,7 +55,7 @@ def register(module="torch.accelerator only"):
 
     global _library
     _library = library = ctypes.CDLL(str(build()))
-    library.toy_allocated.restype = ctypes.c_int64
+    library.toy_bytes.restype = ctypes.c_int64
     torch.utils.rename_privateuse1_backend("toy")
     if module is not None:
         torch._register_device_module("toy", _module(library, everything=module == "everything"))
@@ -63,7 +65,7 @@ def register(module="torch.accelerator only"):
 
 def allocated(index=0):
     """Returns the bytes in live blocks as the allocator itself counts them, past torch."""
-    return _library.toy_allocated(index)
+    return _library.toy_bytes(index, b"a", False)
 
 
 def _module(library, everything):
@@ -77,4 +79,33 @@ def _module(library, everything):
         module.get_device_properties = lambda index: types.SimpleNamespace(
             name=f"Toy {index}", total_memory=CAPACITY
         )
+        extension = sys.modules["torch_toy._C"] = _extension(library)
+        for name in ("current", "peak"):
+            peak = "max_" if name == "peak" else ""
+            for kind in ("allocated", "reserved"):
+                setattr(module, f"{peak}memory_{kind}", _reader(extension, kind, name))
+        module.memory_stats = lambda index=0: extension._toy_memoryStats(index)
+        module.reset_peak_memory_stats = lambda index=0: extension._toy_resetPeakMemoryStats(index)
     return module
+
+
+def _reader(extension, kind, name):
+    return lambda index=0: extension._toy_memoryStats(index)[f"{kind}_bytes"]["all"][name]
+
+
+def _extension(library):
+    def read(index):
+        return {
+            f"{kind}_bytes": {
+                "all": {
+                    "current": library.toy_bytes(index, kind[:3].encode(), False),
+                    "peak": library.toy_bytes(index, kind[:3].encode(), True),
+                }
+            }
+            for kind in ("allocated", "reserved")
+        }
+
+    extension = types.ModuleType("torch_toy._C")
+    extension._toy_memoryStats = read
+    extension._toy_resetPeakMemoryStats = library.toy_reset_peaks
+    return extension
