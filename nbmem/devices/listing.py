@@ -84,7 +84,8 @@ class Devices:
             return [MpsReader()] if count_devices(type_) else []
         known = {reader.device: reader for reader in self._accelerators}
         names = [f"{type_}:{index}" for index in range(count_devices(type_))]
-        new = (AcceleratorReader(self._allocator, i, self._nvml) for i in range(len(names)))
+        nvml = self._nvml if type_ == "cuda" else None  # a CUDA build may have another device
+        new = (AcceleratorReader(self._allocator, i, nvml) for i in range(len(names)))
         return [known.get(reader.device, reader) for reader in new]
 
     def choose(self, device: str | None = None) -> list[DeviceReader]:

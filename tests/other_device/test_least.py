@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from conftest import open_kernel
+from toy_kernel import open_kernel
 from toy_device import CAPACITY, MIB, OTHERS
 
 

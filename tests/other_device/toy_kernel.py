@@ -1,4 +1,4 @@
-"""A kernel whose accelerator is no CUDA: the device stays in the process that registered it."""
+"""A kernel with a toy device, which stays in the process that registered it."""
 
 from __future__ import annotations
 
@@ -87,8 +87,15 @@ def _text(message, failed):
 
 
 @contextmanager
-def open_kernel(module="torch.accelerator only", lacks="", late=False):
-    """Starts a kernel with a toy device and nbmem; with `late`, the device comes after nbmem."""
+def open_kernel(module="torch.accelerator only", lacks="", late=False, first=""):
+    """Starts a kernel with a toy device and nbmem.
+
+    Args:
+        module: see `toy_device.register`.
+        lacks: see `toy_device.cpp`.
+        late: the device comes after nbmem.
+        first: a cell before both.
+    """
     if toy_device.COMPILER is None:
         pytest.skip("no C++ compiler: the toy device is built from tests/other_device")
     toy_device.build()
@@ -101,7 +108,7 @@ def open_kernel(module="torch.accelerator only", lacks="", late=False):
         client.wait_for_ready(timeout=TIMEOUT)
         kernel = Kernel(client)
         cells = [f"import toy_device\ntoy_device.register({module!r})", LOAD]
-        for cell in reversed(cells) if late else cells:
+        for cell in (first, *(reversed(cells) if late else cells)):
             kernel.run(cell)
         yield kernel
     finally:
