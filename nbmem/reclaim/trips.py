@@ -13,7 +13,7 @@ from nbmem.heap import scan_heap
 from nbmem.heap.scan import find_instances
 from nbmem.heap.storages import bare_torch, gradient_of, read_storages
 from nbmem.reclaim.lot import Parked, ParkingLot
-from nbmem.reclaim.moves import FOREIGN, HOST, STAYING, Load, Sharing
+from nbmem.reclaim.moves import HOST, STAYING, Load, Sharing
 from nbmem.reclaim.names import Holdings
 from nbmem.reclaim.reached import Reached, name_them, reach
 from nbmem.records import Note
@@ -190,8 +190,7 @@ def _load_one(
     if reason is None:
         trip.loads.append(load)
         return load
-    # What holds for all that is on a device is told of the name, once.
-    trip.refuse(f"{berth.name if reason == FOREIGN else berth.text} {reason}")
+    trip.refuse(f"{berth.text} {reason}")
     trip.blocked.add(address)
     return None
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from toy_kernel import open_kernel
 from toy_device import CAPACITY, MIB, OTHERS
+from toy_kernel import open_kernel
 
 
 def blocks(size):
@@ -186,6 +186,24 @@ def test_the_cache_goes_back_to_the_driver(kernel):
     assert 4 * MIB <= kernel.value("report.bytes_before - report.bytes_after")
 
 
+def test_the_panel_knows_the_device_and_how_full_it_is(kernel):
+    kernel.run("%%gpumem\nx = torch.ones(2**20, device='toy')")
+    kernel.run("from nbmem.panel import Panel\nfrom nbmem.session import current_session")
+    kernel.run("panel = Panel(current_session(), plain=True)\npanel.refresh()")
+    kernel.run(
+        "def texts(widget):\n"
+        "    yield str(getattr(widget, 'value', ''))\n"
+        "    for child in getattr(widget, 'children', ()):\n"
+        "        yield from texts(child)\n"
+        "told = ' '.join(texts(panel.widget))\npanel.close('done')"
+    )
+    told = kernel.value("told")
+    assert "toy:0" in told
+    assert "256 MiB" in told
+    assert "broken" not in told
+    assert "failed" not in told
+
+
 def test_pinned_memory_is_told(kernel):
     kernel.run("x = torch.ones(1, device='toy')\npinned = torch.empty(2**20, pin_memory=True)")
     kernel.run("plain = torch.empty(2**20)")
@@ -198,6 +216,6 @@ def test_parking_is_refused_where_torch_can_t_re_point_tensors(kernel):
     before = kernel.value("toy_device.allocated()")
     shown = kernel.run("%gpumem park model")
     assert "Nothing was parked." in shown
-    assert 1 == shown.count("can't re-point")  # of the device, not of each weight
+    assert 1 == " ".join(shown.split()).count("can't re-point")  # of the device, not of each weight
     assert before == kernel.value("toy_device.allocated()")
     assert ["toy:0"] * 2 == kernel.value("[str(p.device) for p in model.parameters()]")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from toy_kernel import open_kernel
 from toy_device import CAPACITY, MIB
+from toy_kernel import open_kernel
 
 FIGURES = [
     "allocated",
@@ -56,6 +56,19 @@ def test_a_cell_on_a_silent_device_has_its_storages_and_no_figures(silent):
         "[(s.names, s.bytes) for s in nbmem.get_history().records()[-1].created]"
     )
     assert "rounding" not in shown
+
+
+def test_the_running_cell_on_a_silent_device_is_no_trouble_of_nbmem_s(silent):
+    silent.begin_anew()
+    silent.run("readings = []\nfrom nbmem.session import current_session")
+    silent.run("end = current_session().sampler.subscribe(readings.append)")
+    silent.run("%%gpumem\nimport time\nx = torch.ones(2**18, device='toy')\ntime.sleep(1)")
+    silent.run("end()")
+    assert silent.value("len(readings)") >= 2
+    assert {(None, "torch does not tell what toy:0 holds")} == set(
+        silent.value("[(r.allocated, r.note) for r in readings]")
+    )
+    assert [] == silent.value("[t.doing for t in current_session().troubles.all()]")
 
 
 def test_the_ledger_of_a_silent_device_stays_open(silent):
