@@ -143,6 +143,19 @@ def test_a_vendor_s_own_peak_and_reset_are_the_user_s_as_before(vendor):
     assert MIB == vendor.value("torch.toy.max_memory_allocated()")
 
 
+def test_memory_stays_where_a_vendor_s_captured_graph_may_read_it(vendor):
+    vendor.begin_anew()
+    vendor.run("torch.toy.TOYGraph = type('TOYGraph', (), {})\ngraph = torch.toy.TOYGraph()")
+    vendor.run("few = torch.arange(2**20, dtype=torch.float32, device='toy')[:10]")
+    assert ["oversized_view"] == vendor.value("[leak.kind for leak in nbmem.find_leaks()]")
+    vendor.run("report = nbmem.reclaim_memory(nbmem.find_leaks())")
+    assert 4 * MIB == vendor.value("toy_device.allocated()")
+    assert "graph may read its memory" in " ".join(vendor.value("report.refused"))
+    vendor.run("del graph, torch.toy.TOYGraph\nreport = nbmem.reclaim_memory(nbmem.find_leaks())")
+    assert 512 == vendor.value("toy_device.allocated()")
+    assert list(range(10)) == vendor.value("few.tolist()")
+
+
 def test_nbmem_loads_beside_a_device_that_has_no_module_at_all():
     with open_kernel(None) as kernel:
         kernel.run("%%gpumem\nx = torch.ones(2**18)")
