@@ -7,7 +7,7 @@
 //   copies  ── bytes ──────┘
 //
 // TOY_LACKS (comma-separated, read once): `counters` (its allocator is no DeviceAllocator),
-// `memory_info`, `pinning`, `synchronize`, `started` (counters before its first use raise).
+// `memory_info`, `pinning`, `synchronize`.
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
@@ -158,6 +158,11 @@ Memory* owner_of(const void* address) {
   return nullptr;
 }
 
+char* bytes_at(const void* address) {
+  Memory* memory = owner_of(address);
+  return memory->bytes + (static_cast<const char*>(address) - memory->addresses);
+}
+
 void release(void* address) {
   std::lock_guard<std::mutex> held(lock);
   Memory* memory = owner_of(address);
@@ -199,7 +204,9 @@ c10::DataPtr allocate_on(c10::DeviceIndex index, size_t requested) {
 struct CountingAllocator final : c10::DeviceAllocator {
   c10::DataPtr allocate(size_t n) override { return allocate_on(current, n); }
   c10::DeleterFnPtr raw_deleter() const override { return &release; }
-  void copy_data(void* to, const void* from, size_t n) const override;
+  void copy_data(void* to, const void* from, size_t n) const override {
+    std::memcpy(bytes_at(to), bytes_at(from), n);
+  }
   bool initialized() override { return started; }
   void recordStream(const c10::DataPtr&, c10::Stream) override {}
   void emptyCache(c10::MempoolId_t = {0, 0}) override {
@@ -230,21 +237,10 @@ struct CountingAllocator final : c10::DeviceAllocator {
 struct SilentAllocator final : c10::Allocator {
   c10::DataPtr allocate(size_t n) override { return allocate_on(current, n); }
   c10::DeleterFnPtr raw_deleter() const override { return &release; }
-  void copy_data(void* to, const void* from, size_t n) const override;
+  void copy_data(void* to, const void* from, size_t n) const override {
+    std::memcpy(bytes_at(to), bytes_at(from), n);
+  }
 };
-
-char* bytes_at(const void* address) {
-  Memory* memory = owner_of(address);
-  return memory->bytes + (static_cast<const char*>(address) - memory->addresses);
-}
-
-void CountingAllocator::copy_data(void* to, const void* from, size_t n) const {
-  std::memcpy(bytes_at(to), bytes_at(from), n);
-}
-
-void SilentAllocator::copy_data(void* to, const void* from, size_t n) const {
-  std::memcpy(bytes_at(to), bytes_at(from), n);
-}
 
 // -- pinned main memory ---------------------------------------------------------------------------
 
