@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import warnings
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from nbmem.devices.allocator import Allocator, AllocatorCounter, Stats
+from nbmem.devices.allocator import Allocator, AllocatorCounter, Stats, device_module
+from nbmem.devices.facts import DeviceFacts
 from nbmem.devices.insides import AllocatorState, read_state
+from nbmem.devices.nvml import CardMemory
 from nbmem.devices.protocols import CounterUnavailableError, Sample, reading_failed
 from nbmem.devices.snapshot import Block, read_blocks
 from nbmem.records import DeviceReading, Note, ProcessMemory
@@ -18,7 +21,7 @@ from nbmem.records import DeviceReading, Note, ProcessMemory
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from nbmem.devices.nvml import CardMemory, Nvml
+    from nbmem.devices.nvml import Nvml
 
 
 def accelerator_type() -> str | None:
@@ -32,7 +35,9 @@ def count_devices(type_: str) -> int:
 
     The driver is not started to count: a process that started it can't use CUDA after a fork.
     """
-    module: Any = torch.get_device_module(type_)
+    module = device_module(type_)
+    if module is None:
+        return 0  # torch makes no tensor on a device without one
     if type_ != "cuda" or module.is_initialized():
         return int(module.device_count())
     if torch.version.cuda is None and torch.version.hip is None:
@@ -56,15 +61,19 @@ class AcceleratorReader:
         self._allocator = allocator
         self._index = index
         self._nvml = nvml
+        self._facts = DeviceFacts(allocator.type, index)
         self._capacity: int | None = None
-        self._properties: Any = None
+        self._was_used = False
 
     def sample(self) -> Sample:
         """Returns allocated and reserved bytes; 0 and 0 before the device starts."""
         return self.counter.sample()
 
     def capacity(self) -> int | None:
-        """Returns the card's total bytes: nvidia-smi's, else torch's `total_memory`."""
+        """Returns the card's total bytes: nvidia-smi's, else torch's `total_memory`.
+
+        Where a device's properties do not tell it, it is `torch.accelerator.get_memory_info`'s.
+        """
         if self._capacity is None:
             self._capacity = self._find_capacity()
         return self._capacity
@@ -87,10 +96,12 @@ class AcceleratorReader:
             driver_used=None if card is None else card[0],
             capacity=self.capacity(),
         )
-        return _with_notes(reading, notes)
+        if reading.capacity is None and not self._is_used():
+            notes.append(reading_failed(self.device, "capacity", self._unused("its capacity")))
+        return _with_notes(reading, notes, self._allocator.silence())
 
     def _stats(self, notes: list[Note]) -> Stats:
-        if not self._allocator.started():
+        if not self._allocator.started() and self._allocator.silence() is None:
             sentence = f"{self.device} has not been used yet, so torch holds nothing on it."
             notes.append(Note("allocated", "not_started", sentence))
             return _NOTHING
@@ -108,11 +119,13 @@ class AcceleratorReader:
             return None
 
     def _find_capacity(self) -> int | None:
-        for figure in (self._card_total, self._torch_total):
+        for figure in (self._card_total, self._torch_total, self._told_total):
             try:
-                return figure()
+                found = figure()
             except Exception:  # the next one may know
                 continue
+            if found is not None:
+                return found
         return None
 
     def allocator_state(self) -> AllocatorState:
@@ -128,14 +141,16 @@ class AcceleratorReader:
         return read_blocks(type_, self._index)
 
     def card(self) -> CardMemory:
-        """Returns how full the whole card is, or its MIG instance.
+        """Returns how full the whole card is, or its MIG instance: NVML's figures, else torch's.
 
         Raises:
             CounterUnavailableError: the driver can't be asked; the message says why.
         """
-        if self._nvml is None:
-            raise CounterUnavailableError("Whole-GPU figures are known on NVIDIA cards only.")
-        return self._nvml.memory(self._index, self._uuid())
+        if self._nvml is not None:
+            return self._nvml.memory(self._index, self._uuid())
+        free, total = self._memory_info()
+        query = f"torch.accelerator.get_memory_info({self._index})"
+        return CardMemory(total - free, total, free, query=query)
 
     def card_processes(self) -> tuple[ProcessMemory, ...]:
         """Returns the processes on the card, as far as this one may see them.
@@ -148,43 +163,50 @@ class AcceleratorReader:
         return self._nvml.processes(self._index, self._uuid())
 
     def _uuid(self) -> str | None:
-        uuid = getattr(self._started_properties(), "uuid", None)
-        return None if uuid is None else str(uuid)
+        return self._facts.uuid() if self._allocator.started() else None
 
     def _card_total(self) -> int:
         return self.card().total
 
-    def _torch_total(self) -> int:
-        properties = self._started_properties()
-        if properties is None:
-            raise CounterUnavailableError(f"{self.device} has not been used yet.")
-        return int(properties.total_memory)
+    def _torch_total(self) -> int | None:
+        return self._facts.total() if self._allocator.started() else None
+
+    def _told_total(self) -> int:
+        return self._memory_info()[1]
 
     def _name(self) -> str:
-        properties = self._started_properties()
-        if properties is not None:
-            return str(properties.name)
+        if self._allocator.started():
+            return self._facts.name()
         if self._nvml is None:
-            raise CounterUnavailableError(f"{self.device} tells its name once it has been used.")
+            raise self._unused("its name")
         return self._nvml.name(self._index, None)
-
-    def _started_properties(self) -> Any:
-        """Returns torch's facts of the device; None before the accelerator has started."""
-        if self._properties is None and self._allocator.started():
-            module: Any = torch.get_device_module(self._allocator.type)
-            self._properties = module.get_device_properties(self._index)
-        return self._properties
 
     def _card_memory(self) -> tuple[int, int]:
         """Returns used and total bytes of the whole card."""
         try:
             card = self.card()
         except CounterUnavailableError:
-            if not self.has_context():
+            if self._nvml is None or not self._is_used():
                 raise
-            free, total = torch.accelerator.get_memory_info(self._index)
+            free, total = self._memory_info()
             return total - free, total
         return card.used, card.total
+
+    def _memory_info(self) -> tuple[int, int]:
+        """Returns free and total bytes as torch knows them."""
+        if not self._is_used():
+            raise self._unused("how full it is")
+        return self._facts.memory_info()
+
+    def _unused(self, what: str) -> CounterUnavailableError:
+        later = f"{self.device} tells {what} once it has been used."
+        return CounterUnavailableError(self._allocator.silence() or later)
+
+    def _is_used(self) -> bool:
+        """Returns whether torch may be asked for the driver's figures without making a context."""
+        with suppress(Exception):  # unknown: then it is not asked
+            self._was_used = self._was_used or self.has_context()
+        return self._was_used
 
     def has_context(self) -> bool:
         """Returns whether this process has a context there: asking torch would make one."""
@@ -194,6 +216,12 @@ class AcceleratorReader:
         if known is not None:
             return bool(known(self._index))
         return bool(_current(self._allocator.raw_stats(self._index), "reserved"))
+
+    def namespace(self) -> str:
+        """Returns the module that has the user's calls: `torch.cuda`, else `torch.accelerator`."""
+        own = ("memory_allocated", "memory_reserved", "memory_stats")
+        complete = all(hasattr(self._allocator.module, name) for name in own)
+        return f"torch.{self._allocator.type}" if complete else "torch.accelerator"
 
 
 class MpsReader:
@@ -262,11 +290,14 @@ def _peak(stats: Stats) -> int | None:
     return None if figure is None else int(figure)
 
 
-def _with_notes(reading: DeviceReading, notes: list[Note]) -> DeviceReading:
+def _with_notes(
+    reading: DeviceReading, notes: list[Note], silence: str | None = None
+) -> DeviceReading:
     """Returns the reading with one note for each None that has none yet."""
     explained = {note.field for note in notes}
     for field in _FIGURES:
         if getattr(reading, field) is None and field not in explained:
             sentence = f"torch does not tell {field.replace('_', ' ')} of {reading.device}."
-            notes.append(Note(field, "not_told", sentence))
+            code = "not_told" if silence is None else "unavailable"
+            notes.append(Note(field, code, silence or sentence))
     return replace(reading, notes=tuple(notes))

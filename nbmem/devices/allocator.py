@@ -7,12 +7,14 @@ one of them, also where the user wrote `from torch.cuda import max_memory_alloca
 
 from __future__ import annotations
 
+import sys
 from contextlib import suppress
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from nbmem.devices.protocols import Sample
+from nbmem.devices.protocols import CounterUnavailableError, Sample
 from nbmem.devices.stand_in import EntryPoint
 
 if TYPE_CHECKING:
@@ -61,30 +63,60 @@ class Allocator:
 
     def __init__(self, type_: str) -> None:
         self.type = type_
-        self._module: Any = torch.get_device_module(type_)
-        own = (f"_{type_}_memoryStats", f"_{type_}_resetPeakMemoryStats")
-        self._reads = _existing(own[0], "_accelerator_getDeviceStats")
-        self._resets = _existing(own[1], "_accelerator_resetPeakStats")
+        self.module = device_module(type_)
+        own = _entries(type_, "memoryStats")
+        self._is_asked_by_type = bool(own)
+        self._reads = own + _existing(torch._C, "_accelerator_getDeviceStats")
+        self._resets = _entries(type_, "resetPeakMemoryStats")
+        self._resets += _existing(torch._C, "_accelerator_resetPeakStats")
         self._kept: dict[tuple[int, int], KeptPeaks] = {}
         self._owner: PeakOwner | None = None
 
     def started(self) -> bool:
         """Returns whether the user has started it; asking does not start it."""
-        is_initialized = getattr(self._module, "is_initialized", None)
+        is_initialized = getattr(self.module, "is_initialized", None)
         if is_initialized is not None:
             return bool(is_initialized())
         with suppress(RuntimeError):  # a backend whose allocator torch can't ask
             return bool(torch._C._accelerator_isAllocatorInitialized())
         return False
 
+    def silence(self) -> str | None:
+        """Returns why torch can't ask this allocator for its counters; None where it can.
+
+        A vendor's allocator may be older than torch's `DeviceAllocator`: what such a one holds is
+        unknown, and so is whether it was used at all.
+        """
+        if self._is_asked_by_type:
+            return None
+        try:
+            torch._C._accelerator_isAllocatorInitialized()
+        except RuntimeError:
+            return (
+                f"torch can't ask the allocator of {self.type} devices: neither its counters are "
+                "known nor whether it was used."
+            )
+        return None
+
     def raw_stats(self, index: int) -> Stats:
-        """Returns the allocator's own nested statistics, its peaks since any reset."""
+        """Returns the allocator's own nested statistics, its peaks since any reset.
+
+        Raises:
+            CounterUnavailableError: torch can't ask this allocator.
+        """
+        self._expect_told()
         stats: Stats = self._reads[0].call(index)
         return stats
 
     def user_stats(self, index: int) -> Stats:
         """Returns the same with peaks since the user's last reset: what torch would say."""
+        self._expect_told()
         return self._answer_read(0, index)
+
+    def _expect_told(self) -> None:
+        reason = self.silence()
+        if reason is not None:
+            raise CounterUnavailableError(reason)
 
     def reset_peak(self, index: int) -> None:
         """Resets the raw peak. Called by `PeakOwner` only, through a counter."""
@@ -135,9 +167,33 @@ class Allocator:
             return answer
 
 
-def _existing(*names: str) -> tuple[EntryPoint, ...]:
-    entries = (EntryPoint(torch._C, name) for name in names)
-    return tuple(entry for entry in entries if entry.exists)
+def device_module(type_: str) -> Any:
+    """Returns torch's module of a type of device (`torch.xpu`); None where it has none."""
+    try:
+        return torch.get_device_module(type_)
+    except RuntimeError:  # a vendor need not register one
+        return None
+
+
+def _entries(type_: str, name: str) -> tuple[EntryPoint, ...]:
+    """Returns the C functions of this name for one type, such as `_cuda_memoryStats`.
+
+    They are in `torch._C`, or in the extension of a vendor's package that is named after its type:
+    `torch_npu._C._npu_memoryStats`.
+    """
+    package = f"torch_{type_}"
+    vendors = [
+        module
+        for key, module in sys.modules.copy().items()
+        if key.partition(".")[0] == package and issubclass(type(module), ModuleType)
+    ]
+    name = f"_{type_}_{name}"
+    found = (_existing(module, name) for module in (torch._C, *vendors))
+    return tuple(entry for entries in found for entry in entries)
+
+
+def _existing(module: ModuleType, name: str) -> tuple[EntryPoint, ...]:
+    return (EntryPoint(module, name),) if name in vars(module) else ()
 
 
 class AllocatorCounter:
@@ -151,8 +207,12 @@ class AllocatorCounter:
         self.device = f"{allocator.type}:{index}"
 
     def sample(self) -> Sample:
-        """Returns allocated, reserved and peak bytes of one moment; 0 before the device starts."""
-        if not self._allocator.started():
+        """Returns allocated, reserved and peak bytes of one moment; 0 before the device starts.
+
+        Raises:
+            CounterUnavailableError: torch can't ask this allocator.
+        """
+        if not self._allocator.started() and self._allocator.silence() is None:
             return Sample(0, 0, 0, started=False)
         stats = self._allocator.raw_stats(self._index)
         allocated = stats["allocated_bytes"]["all"]

@@ -43,7 +43,7 @@ NOT_STARTED = AllocatorState(0, 0, 0, 0, 0, blocks=(), started=False)
 
 def read_state(allocator: Allocator, index: int) -> AllocatorState:
     """Returns counters and blocks of torch's device `index`, of one moment if that can be had."""
-    if not allocator.started():
+    if not allocator.started() and allocator.silence() is None:
         return NOT_STARTED
     for _ in range(_ATTEMPTS):
         state = _read_once(allocator, index)

@@ -43,20 +43,32 @@ class Devices:
     """
 
     def __init__(self, cpu: PeakCounter) -> None:
-        type_ = accelerator_type()
         host_view = HostView()
-        self._type = type_
+        self._type: str | None = None
         self._nvml = Nvml() if torch.version.cuda else None
-        self._allocator = Allocator(type_) if type_ not in (None, "mps") else None
+        self._allocator: Allocator | None = None
         self._accelerators: list[DeviceReader] = []
         self._counted_under: tuple[object, ...] | None = None
         self.host = HostReader(host_view)
         self.cpu = CpuReader(cpu)
-        views = (host_view,) if self._allocator is None else (host_view, self._allocator)
-        self.peaks = PeakOwner(views)
+        self.peaks = PeakOwner((host_view,))
+        self._follow_torch()
+
+    def _follow_torch(self) -> None:
+        """Takes torch's accelerator of now: a vendor's package may be imported at any time."""
+        type_ = accelerator_type()
+        if type_ == self._type:
+            return
+        with self.peaks.lock:
+            self._type = type_
+            self._allocator = None if type_ in (None, "mps") else Allocator(type_)
+            self._accelerators, self._counted_under = [], None
+            if self._allocator is not None:
+                self.peaks.add(self._allocator)
 
     def accelerators(self) -> list[DeviceReader]:
         """Returns one reader per device that torch can use, counted without starting any."""
+        self._follow_torch()
         if self._type is None:
             return []
         started = self._allocator is not None and self._allocator.started()
@@ -72,7 +84,8 @@ class Devices:
             return [MpsReader()] if count_devices(type_) else []
         known = {reader.device: reader for reader in self._accelerators}
         names = [f"{type_}:{index}" for index in range(count_devices(type_))]
-        new = (AcceleratorReader(self._allocator, i, self._nvml) for i in range(len(names)))
+        nvml = self._nvml if type_ == "cuda" else None  # a CUDA build may have another device
+        new = (AcceleratorReader(self._allocator, i, nvml) for i in range(len(names)))
         return [known.get(reader.device, reader) for reader in new]
 
     def choose(self, device: str | None = None) -> list[DeviceReader]:

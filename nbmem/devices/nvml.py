@@ -35,6 +35,8 @@ class CardMemory:
     """The card as `nvidia-smi -i` takes it: the driver's number of it; an instance's UUID."""
     instance: bool = False
     """It is a MIG instance, and these are its figures, not the card's."""
+    query: str = ""
+    """The call of torch's that tells free and total bytes, where no NVIDIA driver does."""
 
 
 class Nvml:

@@ -84,6 +84,7 @@ class PeakOwner:
 
     def __init__(self, views: Iterable[UserView] = ()) -> None:
         self._views = tuple(views)
+        self._installed = False
         self._windows: dict[str, list[PeakWindow]] = {}
         # Re-entrant: a finalizer that runs within a read may read again on the same thread.
         self.lock = threading.RLock()
@@ -148,8 +149,15 @@ class PeakOwner:
             for window in self._windows.get(device, ())[:1]:
                 self.fold(window.counter)
 
+    def add(self, view: UserView) -> None:
+        """Takes one more view: of a device that comes later."""
+        self._views = (*self._views, view)
+        if self._installed:
+            view.install(self)
+
     def install(self) -> None:
         """Stands in for the functions by which the user reads and resets the same peaks."""
+        self._installed = True
         for view in self._views:
             view.install(self)
 
@@ -158,5 +166,6 @@ class PeakOwner:
 
         The allocator's own peak then starts at nbmem's last reset: torch has no way to set it.
         """
+        self._installed = False
         for view in self._views:
             view.uninstall()

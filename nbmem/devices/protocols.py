@@ -58,7 +58,10 @@ def glance_of(counter: PeakCounter) -> Sample:
     """Returns the figures for a thread that only looks, beside the one that is measured."""
     look = getattr(counter, "glance", None)
     if look is None:  # an allocator's counters are the allocator's to guard
-        return sample_of(counter)
+        try:
+            return sample_of(counter)
+        except CounterUnavailableError:  # the record says why; it is no trouble of nbmem's
+            return Sample(None)
     allocated, peak = look()
     return Sample(allocated, peak=peak)
 

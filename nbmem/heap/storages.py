@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import torch
@@ -138,11 +138,16 @@ def begins_graph(tensor: torch.Tensor) -> bool:
 
 def accelerator_runs() -> bool:
     """Returns whether a GPU's runtime has started in this process; asking does not start it."""
-    return any(
-        bool(is_initialized and is_initialized())
-        for kind in ("cuda", "xpu")
-        for is_initialized in (getattr(getattr(torch, kind), "is_initialized", None),)
-    )
+    found = torch.accelerator.current_accelerator()
+    kinds = ("cuda", "xpu") if found is None else ("cuda", "xpu", found.type)
+    told = [getattr(getattr(torch, kind, None), "is_initialized", None) for kind in kinds]
+    if any(is_initialized is not None and is_initialized() for is_initialized in told):
+        return True
+    if found is None or told[-1] is not None:
+        return False
+    with suppress(RuntimeError):  # a vendor's allocator that torch can't ask
+        return bool(torch._C._accelerator_isAllocatorInitialized())
+    return False
 
 
 def is_pinned(tensor: torch.Tensor) -> bool:

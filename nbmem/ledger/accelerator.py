@@ -32,7 +32,7 @@ def accelerator_ledger(
         table: the storages that it speaks of.
         reader: of the device.
     """
-    state, calls = reader.allocator_state(), Calls(reader.device)
+    state, calls = reader.allocator_state(), Calls(reader.device, reader.namespace())
     listed = state.blocks is not None
     found = find_storages(inventory, table, reader.device, addresses=listed)
     join = None if state.blocks is None else join_blocks(state.blocks, found)

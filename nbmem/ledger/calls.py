@@ -6,12 +6,13 @@ from __future__ import annotations
 class Calls:
     """The user's own calls that give the allocator's figures of one device."""
 
-    def __init__(self, device: str) -> None:
+    def __init__(self, device: str, namespace: str | None = None) -> None:
         type_, _, index = device.partition(":")
-        self.allocated = f"torch.{type_}.memory_allocated({index})"
-        self.reserved = f"torch.{type_}.memory_reserved({index})"
+        module = namespace or f"torch.{type_}"
+        self.allocated = f"{module}.memory_allocated({index})"
+        self.reserved = f"{module}.memory_reserved({index})"
         self.snapshot = f"torch.{type_}.memory_snapshot()"
-        self._stats = f"torch.{type_}.memory_stats({index})"
+        self._stats = f"{module}.memory_stats({index})"
 
     def stat(self, name: str) -> str:
         """Returns the figure: `memory_stats()` has it as `{name}.all.current`."""

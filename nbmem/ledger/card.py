@@ -81,6 +81,8 @@ def total_sum(use: CardUse, reserved: LedgerLine) -> LedgerSum:
     """
     card = use.card
     lines = [reserved, *_users(use, reserved.bytes)]
+    if card.query:
+        lines = [reserved, LedgerLine("other use", _OTHER_USE_HERE, None, derived=True)]
     if card.reserved is not None:
         equals = _query("reserved", card)
         lines.append(LedgerLine("driver", "kept by the driver", card.reserved, equals=equals))
@@ -91,7 +93,8 @@ def total_sum(use: CardUse, reserved: LedgerLine) -> LedgerSum:
 
 
 def _card_notes(use: CardUse) -> tuple[Note, ...]:
-    return use.notes if use.card.reserved is not None else (*use.notes, _OLD_DRIVER)
+    of_nvidia = not use.card.query
+    return (*use.notes, _OLD_DRIVER) if of_nvidia and use.card.reserved is None else use.notes
 
 
 def _users(use: CardUse, reserved: int | None) -> list[LedgerLine]:
@@ -129,6 +132,8 @@ def _derive(lines: Sequence[LedgerLine], card: CardMemory) -> tuple[LedgerLine, 
 
 def _query(field: str, card: CardMemory) -> str:
     """Returns the figure of nvidia-smi's that a line equals: it queries whole cards only."""
+    if card.query:
+        return f"{card.query}: {field}"
     if card.instance:
         return f"nvidia-smi: Memory-Usage of {card.selector}, under MIG devices"
     which = f"-i {card.selector} " if card.selector else ""
@@ -138,6 +143,7 @@ def _query(field: str, card: CardMemory) -> str:
 _TABLE = "nvidia-smi: GPU Memory"
 _UNLISTED = "in use by no process that is listed"
 _CONTEXT = "this process's CUDA context and other libraries"
+_OTHER_USE_HERE = "this process's context and other libraries, and other processes"
 _OTHER_USE = "this process's CUDA context and other libraries, and other processes"
 _NOT_LISTED = Note(
     "context",

@@ -91,11 +91,19 @@ def empty_cache(holdings: Holdings) -> ReclaimReport:
     if not readings:
         return ReclaimReport("empty cache", (), (), (_NO_ACCELERATOR,), None, None, "reserved")
     before = _sum(reading.reserved for reading in readings)
-    torch.accelerator.empty_cache()
+    try:
+        torch.accelerator.empty_cache()
+    except RuntimeError as error:  # an allocator that torch can't ask, or one that can't do it now
+        refusal = f"torch could not empty the cache of {readings[0].device} ({_first_line(error)})"
+        return ReclaimReport("empty cache", (), (), (refusal,), before, before, "reserved")
     after = _sum(r.reserved for r in holdings.read_devices() if r.kind == "accelerator")
     done = ("give cached blocks back to the driver",)
     counts = "reserved on " + ", ".join(reading.device for reading in readings)
     return ReclaimReport("empty cache", done, done, (), before, after, counts)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def _measured(holdings: Holdings, act: str, words: str, do: Callable[[], Any]) -> ReclaimReport:

@@ -8,6 +8,7 @@ the same objects: names, hooks, gradients, versions and what optimizers know the
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -33,6 +34,13 @@ _uses_of: Callable[[int], int] = torch._C._storage_Use_Count
 HOST = "cpu"
 STAYING = (HOST, "meta")
 """Where memory is that no accelerator would get back."""
+FOREIGN = (
+    "is on a device whose tensors torch can't re-point to the CPU: `.cpu()` moves a model, and "
+    "makes a copy of a tensor"
+)
+"""Why nothing moves that is on such a device, as a vendor's own is (`npu`, …)."""
+_NO_ROOM = re.compile(r"out of (\w+ )?memory|allocate memory|not enough memory")
+"""In an error that says nothing by its type: other words than these have to do with memory, too."""
 
 
 class Carrier(Protocol):
@@ -84,7 +92,7 @@ class TorchCarrier:
         """Returns `torch.accelerator.memory_allocated(device)`."""
         try:
             return torch.accelerator.memory_allocated(torch.device(device))
-        except RuntimeError:  # an accelerator whose allocator keeps no counters
+        except (RuntimeError, ValueError):  # an allocator without counters; not the accelerator
             return None
 
     def host_room(self) -> int:
@@ -207,7 +215,7 @@ def kind_obstacle(tensor: torch.Tensor) -> str | None:
     if _has_names(tensor):
         return "has named dimensions, which would be lost: `.rename(None)` takes them off"
     if not torch._has_compatible_shallow_copy_type(tensor, torch.empty(0)):
-        return "is on a device whose tensors torch can't re-point to the CPU: `.cpu()` makes a copy"
+        return FOREIGN
     return None
 
 
@@ -273,8 +281,8 @@ def _copy_all(loads: Sequence[Load], carrier: Carrier) -> list[torch.UntypedStor
 def _as_move_error(error: Exception) -> MoveError:
     lines = str(error).strip().splitlines()
     kinds = (MemoryError, torch.OutOfMemoryError)
-    short = isinstance(error, kinds) or "memory" in str(error).lower()
-    return MoveError(lines[0] if lines else type(error).__name__, short)
+    short = isinstance(error, kinds) or _NO_ROOM.search(str(error).lower().replace("_", " "))
+    return MoveError(lines[0] if lines else type(error).__name__, bool(short))
 
 
 def _point_all(

@@ -15,7 +15,7 @@ from nbmem.inventory.names import write_names
 from nbmem.inventory.paths import NAMELESS, Step
 from nbmem.inventory.trail import OPTIMIZER, Link, Trail
 from nbmem.inventory.walk import NameWalk
-from nbmem.reclaim.moves import STAYING, Carrier, is_wrapper, kind_obstacle
+from nbmem.reclaim.moves import FOREIGN, STAYING, Carrier, is_wrapper, kind_obstacle
 from nbmem.reclaim.names import Holdings
 
 
@@ -90,7 +90,8 @@ def _sort_one(reached: Reached, text: str, thing: Any, carrier: Carrier) -> None
     elif bare:
         reached.refused.append(f"{text} is a bare storage: park the tensor that shows it")
     elif (reason := kind_obstacle(thing)) is not None:
-        reached.refused.append(f"{text} {reason}")
+        # What holds for all that is on a device is told of the name, once.
+        reached.refused.append(f"{reached.name if reason == FOREIGN else text} {reason}")
     elif begins_graph(thing):
         reached.graphs[text] = thing
     else:

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import torch
 
 from nbmem.heap import scan_heap
-from nbmem.heap.scan import find_instances
 from nbmem.heap.storages import bare_torch, gradient_of, read_storages
+from nbmem.reclaim.captured import any_captured
 from nbmem.reclaim.lot import Parked, ParkingLot
 from nbmem.reclaim.moves import HOST, STAYING, Load, Sharing
 from nbmem.reclaim.names import Holdings
@@ -27,7 +27,6 @@ _CAPTURED = (
     "a captured CUDA graph is alive and replays at the addresses that memory has now: drop it "
     "(`del graph`) before you park"
 )
-_GRAPHS = ((torch.cuda, "CUDAGraph"), (torch.xpu, "XPUGraph"), (torch.accelerator, "Graph"))
 _SHOWN = 5
 """Names that are told one by one."""
 
@@ -281,7 +280,7 @@ def _tell_who_moves_along(trip: Trip, holdings: Holdings) -> None:
 def _check_the_way(trip: Trip, lot: ParkingLot) -> None:
     if not trip.loads:
         return
-    if find_instances(_graph_types()):
+    if any_captured():
         trip.call_off(_CAPTURED)
         return
     # torch takes pinned memory in powers of two.
@@ -292,17 +291,6 @@ def _check_the_way(trip: Trip, lot: ParkingLot) -> None:
             f"pinning takes {format_bytes(needed)} of main memory, of which {format_bytes(room)} "
             "can be had: nothing was moved; park less at a time"
         )
-
-
-def _graph_types() -> list[type]:
-    """Returns the types of captured graphs, with those derived from them."""
-    stack: list[type] = [kind for owner, name in _GRAPHS if (kind := getattr(owner, name, None))]
-    found: dict[int, type] = {}
-    while stack:
-        kind = stack.pop()
-        found[id(kind)] = kind
-        stack.extend(type.__subclasses__(kind))
-    return list(found.values())
 
 
 # -- and back --------------------------------------------------------------------------------------

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from nbmem.heap.scan import find_instances
 from nbmem.heap.storages import accelerator_runs, bare_torch, is_nested, is_quantized, layout_of
+from nbmem.reclaim.captured import any_captured
 from nbmem.reclaim.detaching import (
     Target,
     become,
@@ -206,9 +206,8 @@ def _read_by_address(storage: torch.UntypedStorage) -> str:
     readers = [name for name in _BY_ADDRESS if name in sys.modules]
     if readers:
         return f"{readers[0]} is loaded and may read its memory by address"
-    graph = getattr(torch.cuda, "CUDAGraph", None)
-    if graph is not None and find_instances([graph]):
-        return "a CUDA graph may read its memory by address"
+    if any_captured():
+        return "a captured graph may read its memory by address"
     return ""
 
 

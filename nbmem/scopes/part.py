@@ -105,6 +105,8 @@ class Part:
         if self.before is None or self.after is None or self.before.started:
             return
         if self.after.started:
+            if not (self.after.allocated or self.after.reserved or self.peak):
+                return  # the process started the kind of device, and did nothing on this one
             sentence = f"{device} was first used in here, so torch held nothing on it before."
             self.notes.append(Note("before", "started_here", sentence))
         else:

@@ -657,6 +657,49 @@ def test_out_of_memory_while_parking_leaves_everything_as_it_was(yard, copies):
     assert ((), 0, []) == (report.dropped, report.freed, yard.parked())
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "You should register `PrivateUse1HooksInterface` and implement `getPinnedMemoryAllocator`",
+        "Backend doesn't support synchronizing all streams on device.",
+        "CUDA error: an illegal memory access was encountered",
+    ],
+)
+def test_what_a_device_can_t_do_is_not_called_out_of_memory(yard, text, monkeypatch):
+    model = make_model()
+    yard.have(model=model)
+
+    def refuse(*_):
+        raise RuntimeError(text)
+
+    monkeypatch.setattr(yard.carrier, "copy", refuse)
+    (sentence,) = yard.park("model").refused
+    assert sentence.startswith("torch could not move ")
+    assert f"({text})" in sentence
+    assert "has no room" not in sentence
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "NPU out of memory. Tried to allocate 2.00 GiB (NPU 0; 60.97 GiB total capacity)",
+        "level_zero backend failed with error: 39 (UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY)",
+        "DefaultCPUAllocator: can't allocate memory: you tried to allocate 1024 bytes",
+        "not enough memory: you tried to allocate 1024 bytes.",
+    ],
+)
+def test_out_of_memory_in_other_vendors_words_is_told_as_that(yard, text, monkeypatch):
+    model = make_model()
+    yard.have(model=model)
+
+    def refuse(*_):
+        raise RuntimeError(text)
+
+    monkeypatch.setattr(yard.carrier, "copy", refuse)
+    (sentence,) = yard.park("model").refused
+    assert sentence.startswith("pinned CPU memory has no room for")
+
+
 @pytest.mark.parametrize("pointed", [0, 1, 4])
 def test_a_tensor_that_torch_will_not_re_point_brings_all_others_back(yard, pointed, monkeypatch):
     model = make_model()
