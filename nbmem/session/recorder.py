@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter, time
 from typing import TYPE_CHECKING
@@ -204,8 +204,7 @@ class Recorder:
         if inventory is None or outcome is None:
             return ()
         first, end = outcome.first_serial, outcome.end_serial
-        measured = outcome.deltas
-        mine = [s for s in inventory.storages if first <= s.key < end and s.device in measured]
+        mine = [storage for storage in inventory.storages if first <= storage.key < end]
         if outcome.groups:
             alive = {storage.key: storage for storage in inventory.storages}
             mine = recount(mine, alive, outcome.groups, first)
@@ -230,7 +229,7 @@ class Recorder:
     ) -> RunTrend | None:
         if head.own_run is None or inventory is None or outcome is None:
             return None
-        devices = (device for device in outcome.deltas if device != "host")
+        devices = _with_storages(outcome.deltas, self._scopes.table.devices())
         rerun = Rerun(head.own_run, devices, head.source.splitlines())
         rerun.take(inventory.storages, self._origins)
         return rerun.tell(self._book)
@@ -250,6 +249,12 @@ def alive_by_category(storages: Iterable[StorageRecord]) -> dict[str, dict[str, 
     }
 
 
+def _with_storages(measured: Iterable[str], seen: Sequence[str]) -> list[str]:
+    """Returns the devices on which storages were seen, whether measured or not, and the CPU."""
+    known = [device for device in measured if device == "cpu" or device in seen]
+    return list(dict.fromkeys([*known, *seen]))
+
+
 def _hold(opened: OpenRecord, scope: Scope) -> None:
     opened.scope = scope
 
@@ -265,11 +270,11 @@ def _closed_sums(
     deltas = _deltas(outcome)
     if outcome is None:
         return deltas
-    made = dict.fromkeys(deltas, 0)
+    made: dict[str, int] = {}
     for storage in created:
-        made[storage.device] += storage.bytes
+        made[storage.device] = made.get(storage.device, 0) + storage.bytes
     return {
-        device: replace(delta, unattributed=_rest(delta, made[device], outcome))
+        device: replace(delta, unattributed=_rest(delta, made.get(device, 0), outcome))
         for device, delta in deltas.items()
     }
 
