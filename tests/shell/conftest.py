@@ -1,4 +1,4 @@
-"""Cells in a shell are about the CPU's tensors, also where there is a GPU: `tests/gpu` is about it."""
+"""Cells in a shell are about the CPU's tensors, also where there is a GPU (see `tests/gpu`)."""
 
 from __future__ import annotations
 
