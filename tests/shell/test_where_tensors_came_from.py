@@ -7,6 +7,7 @@ import gc
 import pytest
 
 import nbmem
+from nbmem.panel.jumps import CellPlaces
 
 MEASURED = ["host", "auto", "cpu"]
 """On a machine with a GPU `auto` reads no counters of the CPU; `host` does nowhere."""
@@ -93,6 +94,17 @@ def test_a_leak_names_its_cell(notebook):
     notebook.run("1")
     (leak,) = leaks_of("stale_output")
     assert (1_200_000, count) == (leak.bytes, leak.created_by)
+
+
+def test_the_panel_leads_from_a_tensor_and_a_leak_to_the_cell(notebook):
+    notebook.run("%%gpumem\nmade = torch.zeros(300_000)\nmade + 1", cell_id="abc")
+    count = count_of(notebook)
+    notebook.run("1")
+    places = CellPlaces(notebook.records)
+    (leak,) = leaks_of("stale_output")
+    place = ("abc", count, notebook.records[-1].serial)
+    assert place == places.of_storage(named("made"))
+    assert place == places.of_leak(leak)
 
 
 def test_the_second_copy_of_a_model_is_told(notebook):
