@@ -66,8 +66,8 @@ class OpenRecord:
     started: float
     scope: Scope | None = None
     notes: list[Note] = field(default_factory=list)
-    origins: dict[tuple[str, int | None], Origin] = field(default_factory=dict)
-    """By name pattern and line: storages that are alike in both share one."""
+    origins: dict[tuple[str, int | None, bool], Origin] = field(default_factory=dict)
+    """By name pattern, line, and whether it was seen being made: those that are alike share one."""
     looked: float = 0.0
     """Seconds that nbmem took before the user's code began."""
     ended: float | None = None
@@ -208,16 +208,24 @@ class Recorder:
         if outcome.groups:
             alive = {storage.key: storage for storage in inventory.storages}
             mine = recount(mine, alive, outcome.groups, first)
-        return tuple(self._made_here(s, opened) if s.created_in is None else s for s in mine)
+        followed = "cpu" in outcome.deltas
+        return tuple(
+            self._made_here(s, opened, in_order=followed and s.device == "cpu")
+            if s.created_in is None
+            else s
+            for s in mine
+        )
 
-    def _made_here(self, storage: StorageRecord, opened: OpenRecord) -> StorageRecord:
+    def _made_here(
+        self, storage: StorageRecord, opened: OpenRecord, *, in_order: bool
+    ) -> StorageRecord:
         """Returns the storage with this record as its origin, and notes that."""
         head = opened.heading
         line = self._lines.find(storage.key) or storage.line
-        key = made_as(storage), line
+        key = made_as(storage), line, in_order
         origin = opened.origins.get(key)
         if origin is None:
-            origin = Origin(opened.serial, head.execution_count, *key, head.runs)
+            origin = Origin(opened.serial, head.execution_count, *key[:2], head.runs, in_order)
             opened.origins[key] = origin
         self._origins.enter((storage.key,), origin)
         return replace(

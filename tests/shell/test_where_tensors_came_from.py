@@ -117,6 +117,15 @@ def test_the_second_copy_of_a_model_is_told(notebook):
     assert (4 * (400 * 400 + 400), first) == (leak.bytes, leak.created_by)
 
 
+def test_what_came_first_in_a_cell_is_known_only_where_it_was_followed(notebook):
+    notebook.run(
+        "%%gpumem\nw = torch.ones(300_000, requires_grad=True)\nloss = w.exp().sum()\n"
+        "loss.backward(retain_graph=True)"
+    )
+    followed = "cpu" in notebook.records[-1].devices
+    assert (1 if followed else 0) == len(leaks_of("retained_graph"))
+
+
 def test_what_each_run_adds_is_told(notebook):
     notebook.run("kept = []")
     for _ in range(4):
