@@ -34,7 +34,8 @@ def measure(
 
     Args:
         label: what to call the block in the history.
-        device: `cuda:0`, `cpu`, …; None takes the accelerators, or the cpu where there is none.
+        device: `cuda:0`, `cpu`, …; None takes what `NbMem.device` says: the accelerators, or the
+            cpu where there is none.
         scan: list what the block left alive, at the price of a pass over the heap at its start
             and end. Without it on the CPU, storages made before nbmem was told are not counted.
 

@@ -34,6 +34,9 @@ class Origin:
     """Line of the cell that made it; None where nobody saw."""
     runs: tuple[CellRun, ...] = ()
     """The runs in which it was made: that of the cell, then those of the cells around it."""
+    in_order: bool = False
+    """Storages of the record were seen as they were made, so that serials follow that order: a scan
+    of the heap gives them in none."""
 
     def run_of(self, cell: int) -> int | None:
         """Returns in which run of that cell it was made; None: in none."""

@@ -74,7 +74,13 @@ def leftovers():
 
 
 @pytest.fixture
-def shell():
+def measured():
+    """What `NbMem.device` is set to: folders and files whose tests mean one device override it."""
+    return "auto"
+
+
+@pytest.fixture
+def shell(measured):
     """A fresh IPython shell without a front end; what it displays is in `shell.shown`."""
     from IPython.core.displaypub import CapturingDisplayPublisher
     from IPython.core.interactiveshell import InteractiveShell
@@ -83,6 +89,8 @@ def shell():
     config = Config()
     config.HistoryManager.enabled = False
     config.InteractiveShell.colors = "nocolor"
+    if measured != "auto":
+        config.NbMem.device = measured
     main = sys.modules["__main__"]
     InteractiveShell.clear_instance()
     made = InteractiveShell.instance(config=config)

@@ -152,4 +152,11 @@ def _is_backpropagated(
     if made is None or not gradients or any(gradient is None for gradient in gradients):
         return False
     times = [made_at(serial) for gradient in gradients for serial in index.serials_of(gradient)]
-    return all(time is not None and time > made for time in times)
+    return all(time is not None and _is_later(time, made) for time in times)
+
+
+def _is_later(time: tuple[int, int], other: tuple[int, int]) -> bool:
+    """Returns whether a storage was surely made after another; 0: unknown when in its record."""
+    if time[0] == other[0] and 0 in (time[1], other[1]):
+        return False
+    return time > other

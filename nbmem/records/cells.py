@@ -68,7 +68,8 @@ class Copies:
 class RunTrend:
     """What running the same cell again and again adds up to; present from the second run on.
 
-    It speaks of the devices that the cell measures, and of runs that listed their storages.
+    It speaks of every device on which storages were seen, also where the cell read no counters of
+    it, and of runs that listed their storages.
     """
 
     runs: int
@@ -92,8 +93,12 @@ class RunTrend:
 class CellRecord:
     """One measured cell, or one measured block of a script.
 
-    Per device, in bytes: before + created − freed + resized + unattributed = after, and
-    `unattributed` is 0 on `cpu`.
+    Per device in `devices`, in bytes: before + created − freed + resized + unattributed = after,
+    and `unattributed` is 0 on `cpu`.
+
+    `created`, `freed`, `resized`, `alive` and `trend` speak of all devices: what is alive was
+    listed at the start and the end. A device that is not in `devices` was not measured: what it
+    had before and after, and its peak, are unknown.
     """
 
     serial: int

@@ -32,6 +32,7 @@ def cell_report_html(record: CellRecord, *, units: Units = "IEC", rows: int = 6)
     if story.refused:
         inner.append(tag("div", f"{_word('memory')}{escape(story.refused)}"))
     inner += [_device(device, story, units) for device in story.devices]
+    inner += [tag("div", f"{_word(word)}{escape(text)}") for word, text in story.elsewhere]
     if story.host:
         inner.append(tag("div", f"host {escape(story.host)}"))
     inner.append(parts.sentences(story.notes))
@@ -45,6 +46,7 @@ def _sentence(story: Story) -> str:
     said += [story.refused] if story.refused else []
     for device in story.devices:
         said.append(f"{device.device} {device.quiet or _figures(device)}")
+    said += [f"{word} {text}" for word, text in story.elsewhere]
     return "; ".join(said)
 
 
@@ -72,7 +74,7 @@ def _error(record: CellRecord) -> dict[str, str]:
 
 
 def _device(device: DeviceStory, story: Story, units: Units) -> str:
-    several = len(story.devices) > 1
+    several = len(story.devices) > 1 or bool(story.elsewhere)
     if device.quiet is not None:
         sentence = f"{device.device}: {device.quiet}" if several else device.quiet
         return tag("div", escape(sentence), parts.QUIET)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from nbmem.render.elsewhere import elsewhere_facts
 from nbmem.render.groups import Row, rows_of
 from nbmem.render.leak_line import leak_facts
 from nbmem.render.names import clean, says_something
@@ -80,6 +81,8 @@ class Story:
     refused: str
     """What an out-of-memory error says: `asked for 2.00 GiB on cuda:0 · …`, or nothing."""
     devices: tuple[DeviceStory, ...]
+    elsewhere: tuple[tuple[str, str], ...]
+    """Word and sentence of devices that were not measured."""
     host: str
     notes: tuple[str, ...]
 
@@ -101,6 +104,7 @@ def tell(record: CellRecord, units: Units, rows: int) -> Story:
         failed=record.status != "ok",
         refused="" if record.oom is None else oom_sentence(record.oom, units),
         devices=_worth_telling(told),
+        elsewhere=tuple(elsewhere_facts(record, units)),
         host=_host(record.devices.get(_HOST), units, always=not quiet or not devices),
         notes=(*_notes(record), *_kept_by_traceback(record, units)),
     )

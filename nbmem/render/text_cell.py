@@ -40,6 +40,8 @@ def cell_report_text(
         lines += _line("memory", story.refused, width)
     for device in story.devices:
         lines += _device(device, story, units, width)
+    for word, sentence in story.elsewhere:
+        lines += _line(word, sentence, width)
     if story.host:
         lines += _line("host", story.host, width)
     for note in story.notes:
@@ -59,7 +61,7 @@ def _heading(story: Story, width: int) -> str:
 
 
 def _device(device: DeviceStory, story: Story, units: Units, width: int) -> list[str]:
-    several = len(story.devices) > 1
+    several = len(story.devices) > 1 or bool(story.elsewhere)
     if device.quiet is not None:
         sentence = f"{device.device}: {device.quiet}" if several else device.quiet
         return _wrapped(sentence, width, _INDENT, _INDENT)

@@ -54,7 +54,9 @@ def _a_run(growth: int, kept: Sequence[int], units: Units) -> str:
 def _least(record: CellRecord, device: str) -> float:
     """Returns the bytes up to which growth is no news: a few scalars beside a model."""
     delta = record.devices.get(device)
-    return 0 if delta is None else _NEWS * (delta.after or 0)
+    if delta is None:  # not measured, but listed
+        return _NEWS * sum(record.alive.get(device, {}).values())
+    return _NEWS * (delta.after or 0)
 
 
 def sparkline(sizes: Sequence[int]) -> str:

@@ -167,11 +167,13 @@ class Blocks:
 
         Args:
             site: the `with` statement.
-            device: see `Scopes.open`.
+            device: see `Scopes.open`; None takes what the settings say.
             place: where the block's lines are read.
             scan: list what is alive at the start and the end.
             hold: takes the record before anything is measured, so that `abandon` can follow.
         """
+        if device is None and self._session.settings.device != "auto":
+            device = self._session.settings.device
         runs = self._sites.setdefault(site, _Runs())
         again = runs.record is not None or any(o.serial == runs.serial for o in self._open)
 

@@ -121,16 +121,13 @@ class LeakFinder:
     def _clock(self) -> Callable[[int], tuple[int, int] | None]:
         """Returns what tells when a storage was made.
 
-        Serials follow the order of making where tracking saw it: on a machine without an
-        accelerator. A scan gives them in no order.
+        Within a record, serials say so only where tracking saw the storage being made.
         """
         origin_of = self._session.origins.find
-        devices = self._session.read_devices(scan=False)
-        seen = all(reading.kind != "accelerator" for reading in devices)
 
         def made_at(key: int) -> tuple[int, int] | None:
             origin = origin_of(key)
-            return None if origin is None else (origin.serial, key if seen else 0)
+            return None if origin is None else (origin.serial, key if origin.in_order else 0)
 
         return made_at
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter, time
 from typing import TYPE_CHECKING
@@ -66,8 +66,8 @@ class OpenRecord:
     started: float
     scope: Scope | None = None
     notes: list[Note] = field(default_factory=list)
-    origins: dict[tuple[str, int | None], Origin] = field(default_factory=dict)
-    """By name pattern and line: storages that are alike in both share one."""
+    origins: dict[tuple[str, int | None, bool], Origin] = field(default_factory=dict)
+    """By name pattern, line, and whether it was seen being made: those that are alike share one."""
     looked: float = 0.0
     """Seconds that nbmem took before the user's code began."""
     ended: float | None = None
@@ -204,21 +204,28 @@ class Recorder:
         if inventory is None or outcome is None:
             return ()
         first, end = outcome.first_serial, outcome.end_serial
-        measured = outcome.deltas
-        mine = [s for s in inventory.storages if first <= s.key < end and s.device in measured]
+        mine = [storage for storage in inventory.storages if first <= storage.key < end]
         if outcome.groups:
             alive = {storage.key: storage for storage in inventory.storages}
             mine = recount(mine, alive, outcome.groups, first)
-        return tuple(self._made_here(s, opened) if s.created_in is None else s for s in mine)
+        followed = "cpu" in outcome.deltas
+        return tuple(
+            self._made_here(s, opened, in_order=followed and s.device == "cpu")
+            if s.created_in is None
+            else s
+            for s in mine
+        )
 
-    def _made_here(self, storage: StorageRecord, opened: OpenRecord) -> StorageRecord:
+    def _made_here(
+        self, storage: StorageRecord, opened: OpenRecord, *, in_order: bool
+    ) -> StorageRecord:
         """Returns the storage with this record as its origin, and notes that."""
         head = opened.heading
         line = self._lines.find(storage.key) or storage.line
-        key = made_as(storage), line
+        key = made_as(storage), line, in_order
         origin = opened.origins.get(key)
         if origin is None:
-            origin = Origin(opened.serial, head.execution_count, *key, head.runs)
+            origin = Origin(opened.serial, head.execution_count, *key[:2], head.runs, in_order)
             opened.origins[key] = origin
         self._origins.enter((storage.key,), origin)
         return replace(
@@ -230,7 +237,7 @@ class Recorder:
     ) -> RunTrend | None:
         if head.own_run is None or inventory is None or outcome is None:
             return None
-        devices = (device for device in outcome.deltas if device != "host")
+        devices = _with_storages(outcome.deltas, self._scopes.table.devices())
         rerun = Rerun(head.own_run, devices, head.source.splitlines())
         rerun.take(inventory.storages, self._origins)
         return rerun.tell(self._book)
@@ -250,6 +257,12 @@ def alive_by_category(storages: Iterable[StorageRecord]) -> dict[str, dict[str, 
     }
 
 
+def _with_storages(measured: Iterable[str], seen: Sequence[str]) -> list[str]:
+    """Returns the devices on which storages were seen, whether measured or not, and the CPU."""
+    known = [device for device in measured if device == "cpu" or device in seen]
+    return list(dict.fromkeys([*known, *seen]))
+
+
 def _hold(opened: OpenRecord, scope: Scope) -> None:
     opened.scope = scope
 
@@ -265,11 +278,11 @@ def _closed_sums(
     deltas = _deltas(outcome)
     if outcome is None:
         return deltas
-    made = dict.fromkeys(deltas, 0)
+    made: dict[str, int] = {}
     for storage in created:
-        made[storage.device] += storage.bytes
+        made[storage.device] = made.get(storage.device, 0) + storage.bytes
     return {
-        device: replace(delta, unattributed=_rest(delta, made[device], outcome))
+        device: replace(delta, unattributed=_rest(delta, made.get(device, 0), outcome))
         for device, delta in deltas.items()
     }
 

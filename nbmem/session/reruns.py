@@ -37,6 +37,7 @@ class RunBook:
         self._numbers: dict[str, int] = {}
         self._runs: dict[int, int] = {}
         self._kept: dict[int, dict[str, deque[tuple[int, int]]]] = {}
+        self._listed: dict[int, deque[int]] = {}
         self._counts: dict[int, int | None] = {}
 
     def begin(self, identity: str) -> CellRun:
@@ -66,8 +67,12 @@ class RunBook:
     def enter(self, now: CellRun, kept: dict[str, int]) -> dict[str, tuple[tuple[int, int], ...]]:
         """Notes what a run ended with; returns (run, bytes) of all runs kept, oldest first."""
         points = self._kept.setdefault(now.cell, {})
+        listed = self._listed.setdefault(now.cell, deque(maxlen=_KEPT))
         for device, size in kept.items():
-            points.setdefault(device, deque(maxlen=_KEPT)).append((now.run, size))
+            if device not in points:  # nothing was on it: each run listed what it left anywhere
+                points[device] = deque(((run, 0) for run in listed), maxlen=_KEPT)
+            points[device].append((now.run, size))
+        listed.append(now.run)
         return {device: tuple(points[device]) for device in kept}
 
 
@@ -113,7 +118,7 @@ class Rerun:
 
     Args:
         now: the run that ended.
-        devices: those that the cell measures.
+        devices: those that are told; what is on others is left out.
         source: the cell's lines.
     """
 

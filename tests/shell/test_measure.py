@@ -95,6 +95,15 @@ def test_error_in_a_block_passes_through_and_is_told(notebook):
     assert ("error", "ValueError: no") == (block.record.status, block.record.error)
 
 
+def test_a_block_measures_the_device_of_the_settings(notebook):
+    notebook.run("%config NbMem.device = 'host'")
+    with nbmem.measure("as set") as block:
+        pass
+    with nbmem.measure("as asked", device="cpu") as other:
+        pass
+    assert (["host"], True) == (list(block.record.devices), "cpu" in other.record.devices)
+
+
 def test_record_before_the_end_says_what_to_do():
     with (
         nbmem.measure() as block,
@@ -147,7 +156,7 @@ def test_plain_script_without_ipython():
         assert "torch" not in sys.modules and "IPython" not in sys.modules
         import torch
         old = torch.zeros(25)
-        with nbmem.measure("block") as m:
+        with nbmem.measure("block", device="cpu") as m:
             x = torch.zeros(1000)
             del old
         cpu = m.record.devices["cpu"]
@@ -159,7 +168,9 @@ def test_plain_script_without_ipython():
     ran = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=True
     )
-    assert [3900, 4000, "x", 100, 4000, ["cpu", "host"], 1] == json.loads(ran.stdout)[:7]
+    cards = range(torch.accelerator.device_count())
+    devices = [*([f"cuda:{card}" for card in cards] or ["cpu"]), "host"]
+    assert [3900, 4000, "x", 100, 4000, devices, 1] == json.loads(ran.stdout)[:7]
 
 
 def test_plain_loop_in_a_script_scans_seldom(notebook):

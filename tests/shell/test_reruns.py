@@ -334,7 +334,7 @@ def test_a_block_tells_lines_of_the_cell_around_it(notebook):
 
 def test_a_block_in_an_unmeasured_function_tells_its_own_lines():
     def train():
-        with nbmem.measure("block") as block:
+        with nbmem.measure("block", device="cpu") as block:
             kept = torch.zeros(BIG)
         return block, kept
 
@@ -344,7 +344,7 @@ def test_a_block_in_an_unmeasured_function_tells_its_own_lines():
 
 
 def test_a_decorated_function_tells_its_own_lines():
-    @nbmem.measure("train")
+    @nbmem.measure("train", device="cpu")
     def train():
         return torch.zeros(BIG)
 

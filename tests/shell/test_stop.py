@@ -126,20 +126,20 @@ def test_an_interrupted_magic_ends_the_cell(notebook, monkeypatch):
 
 
 def test_an_interrupt_in_a_blocks_own_work_is_raised_by_the_with_statement(bare, monkeypatch):
-    with nbmem.measure("first"):
+    with nbmem.measure("first", device="cpu"):
         pass
     session = current_session()
     monkeypatch.setattr(session.recorder, "_take_inventory", raise_interrupt)
-    block = nbmem.measure("stopped")
+    block = nbmem.measure("stopped", device="cpu")
     with pytest.raises(KeyboardInterrupt), block:
         kept = torch.zeros(25)
     assert ("interrupted", 100) == (block.record.status, block.record.devices["cpu"].delta)
     monkeypatch.setattr(session._scopes, "merge_scan", raise_interrupt)
-    with pytest.raises(KeyboardInterrupt), nbmem.measure("never begun"):
+    with pytest.raises(KeyboardInterrupt), nbmem.measure("never begun", device="cpu"):
         pytest.fail("its block ran")
     assert 0 == torch._C._len_torch_dispatch_stack()
     monkeypatch.undo()
-    with nbmem.measure("next") as following:
+    with nbmem.measure("next", device="cpu") as following:
         more = torch.zeros(50)
     assert 200 == following.record.devices["cpu"].delta
     assert (25, 50) == (kept.numel(), more.numel())

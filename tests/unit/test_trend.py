@@ -123,3 +123,10 @@ def test_at_most_twenty_runs_are_kept():
         points = book.enter(now, {"cpu": now.run})
     assert tuple(range(11, 31)) == tuple(size for _, size in points["cpu"])
     assert CellRun(2, 1) == book.begin("another")
+
+
+def test_a_device_that_comes_later_had_nothing_before():
+    book = RunBook()
+    for sizes in ({"cuda:0": 8}, {"cuda:0": 8}, {"cuda:0": 8, "cpu": 100}):
+        points = book.enter(book.begin("cell"), sizes)
+    assert {"cuda:0": ((1, 8), (2, 8), (3, 8)), "cpu": ((1, 0), (2, 0), (3, 100))} == points
