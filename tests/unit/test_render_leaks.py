@@ -438,11 +438,18 @@ def test_what_only_a_shown_output_leads_to_is_a_leak_line():
         storage(1, 64 * MIB, "user", "_hidden"),
         storage(1, 64 * MIB, "user", "Outer"),
         storage(1, 64 * MIB, "unknown"),
-        storage(1, 64 * MIB, "user", "Out[7]", device="cuda:1"),
     ],
 )
 def test_what_is_no_leak_for_sure_is_none_in_the_report(made):
     assert [] == lines_on_leaks(made)
+
+
+def test_a_leak_on_a_device_that_was_not_measured_is_told_below_that_device():
+    made = storage(1, 64 * MIB, "user", "Out[7]", device="cuda:1")
+    told = cell_report_text(cell(7, delta(after=GIB, peak=GIB), created=(made,)))
+    text = " ".join(told.split())
+    device = "64.0 MiB in 1 storage made here; not measured without --device cuda:1"
+    assert f"cuda:1 {device} leak 64.0 MiB that only Out[7] leads to" in text
 
 
 def test_names_cut_by_a_budget_claim_no_leak():
