@@ -57,7 +57,7 @@ class DeviceFacts:
         """
         try:
             free, total = torch.accelerator.get_memory_info(self._index)
-        except (NotImplementedError, RuntimeError) as error:
+        except (NotImplementedError, RuntimeError) as error:  # the two ways in which torch says no
             if not _is_missing(error):
                 raise
             sentence = f"torch does not tell how full {self.device} is."
@@ -77,4 +77,5 @@ class DeviceFacts:
 
 def _is_missing(error: Exception) -> bool:
     """Returns whether torch says that a vendor left this out, not that it failed."""
+    # Torch has no type for the second, so its words have to tell.
     return isinstance(error, NotImplementedError) or "is not a DeviceAllocator" in str(error)

@@ -81,8 +81,6 @@ def total_sum(use: CardUse, reserved: LedgerLine) -> LedgerSum:
     """
     card = use.card
     lines = [reserved, *_users(use, reserved.bytes)]
-    if card.query:
-        lines = [reserved, LedgerLine("other use", _OTHER_USE_HERE, None, derived=True)]
     if card.reserved is not None:
         equals = _query("reserved", card)
         lines.append(LedgerLine("driver", "kept by the driver", card.reserved, equals=equals))
@@ -100,7 +98,8 @@ def _card_notes(use: CardUse) -> tuple[Note, ...]:
 def _users(use: CardUse, reserved: int | None) -> list[LedgerLine]:
     """Returns who else uses the card; None stands where it is left to be derived."""
     if use.own is None or reserved is None:
-        return [LedgerLine("other use", _OTHER_USE, None, derived=True)]
+        label = _OTHER_USE_HERE if use.card.query else _OTHER_USE
+        return [LedgerLine("other use", label, None, derived=True)]
     context = LedgerLine(
         "context", _CONTEXT, use.own - reserved, equals=f"{_TABLE} of this process − reserved"
     )

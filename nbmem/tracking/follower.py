@@ -33,6 +33,7 @@ _push = torch._C._push_on_torch_dispatch_stack
 _pop = torch._C._pop_torch_dispatch_stack
 _MODES_OF_TORCH = tuple(torch._C._TorchDispatchModeKey.__members__.values())
 """Fake tensors and tracers: torch keeps them below everybody's."""
+# Torch's stubs take these descriptors for the values that they read.
 _layout_of = torch._C.TensorBase.layout.__get__  # type: ignore[attr-defined]
 _is_nested = torch._C.TensorBase.is_nested.__get__  # type: ignore[attr-defined]
 _is_quantized = torch._C.TensorBase.is_quantized.__get__  # type: ignore[attr-defined]

@@ -100,8 +100,7 @@ class World:
 
 @pytest.fixture(scope="module")
 def cards():
-    if torch.cuda.device_count() < 2:
-        pytest.skip("EMULATED_CUDA_DEVICES is not 2")
+    assert torch.cuda.device_count() > 1, "run it with EMULATED_CUDA_DEVICES=2, as make test-cuda"
     for card in CARDS:
         torch.zeros(1, device=f"cuda:{card}")
 

@@ -62,6 +62,7 @@ def test_the_running_cell_on_a_silent_device_is_no_trouble_of_nbmem_s(silent):
     silent.begin_anew()
     silent.run("readings = []\nfrom nbmem.session import current_session")
     silent.run("end = current_session().sampler.subscribe(readings.append)")
+    # A second, so that the thread that reads counters while a cell runs comes by.
     silent.run("%%gpumem\nimport time\nx = torch.ones(2**18, device='toy')\ntime.sleep(1)")
     silent.run("end()")
     assert silent.value("len(readings)") >= 2

@@ -657,6 +657,19 @@ def test_out_of_memory_while_parking_leaves_everything_as_it_was(yard, copies):
     assert ((), 0, []) == (report.dropped, report.freed, yard.parked())
 
 
+def refusal_of_copies(yard, monkeypatch, text):
+    """What parking a model says where each copy fails with this text."""
+    model = make_model()
+    yard.have(model=model)
+
+    def refuse(*_):
+        raise RuntimeError(text)
+
+    monkeypatch.setattr(yard.carrier, "copy", refuse)
+    (sentence,) = yard.park("model").refused
+    return sentence
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -666,14 +679,7 @@ def test_out_of_memory_while_parking_leaves_everything_as_it_was(yard, copies):
     ],
 )
 def test_what_a_device_can_t_do_is_not_called_out_of_memory(yard, text, monkeypatch):
-    model = make_model()
-    yard.have(model=model)
-
-    def refuse(*_):
-        raise RuntimeError(text)
-
-    monkeypatch.setattr(yard.carrier, "copy", refuse)
-    (sentence,) = yard.park("model").refused
+    sentence = refusal_of_copies(yard, monkeypatch, text)
     assert sentence.startswith("torch could not move ")
     assert f"({text})" in sentence
     assert "has no room" not in sentence
@@ -689,14 +695,7 @@ def test_what_a_device_can_t_do_is_not_called_out_of_memory(yard, text, monkeypa
     ],
 )
 def test_out_of_memory_in_other_vendors_words_is_told_as_that(yard, text, monkeypatch):
-    model = make_model()
-    yard.have(model=model)
-
-    def refuse(*_):
-        raise RuntimeError(text)
-
-    monkeypatch.setattr(yard.carrier, "copy", refuse)
-    (sentence,) = yard.park("model").refused
+    sentence = refusal_of_copies(yard, monkeypatch, text)
     assert sentence.startswith("pinned CPU memory has no room for")
 
 

@@ -96,6 +96,7 @@ def _wrap(operator, kernel):
                         torch.manual_seed(seed)
                     try:
                         answer = _call(operator, *on_cpu)
+                    # The CPU has no such kernel, or none for these types: memory stays as it was.
                     except (RuntimeError, NotImplementedError, IndexError) as error:
                         if os.environ.get("EMULATED_CUDA_VALUES_TOLD"):
                             print(
