@@ -14,12 +14,14 @@ OLD_LAB = .venv-lab42
 # torch's CUDA build, on emulated cards: tests/emulated_cuda/README.md.
 CUDA_TORCH ?= torch==2.11.0
 CUDA_VENV ?= .venv-cuda
+CUDA_TORCH_OLDEST ?= torch==2.10.0
+CUDA_TORCH_NEWEST ?= torch==2.15.0
 # Who works on the extension may have a link here; pip would write through it.
 LABEXTENSION = share/jupyter/labextensions/nbmem
 # Jupyter asks for this where the user is root, as in most containers.
 ROOT_TOO = $$(test "$$(id -u)" != 0 || echo --allow-root)
 
-.PHONY: demo lab test quick test-cuda test-large test-floor setup setup-test bench screenshots labextension format clean
+.PHONY: demo lab test quick test-cuda test-cuda-large test-large test-floor setup setup-test bench screenshots labextension format clean
 
 demo: setup
 	"$(PY)" examples/run_quickstart.py
@@ -38,7 +40,12 @@ quick: setup-test
 test-cuda: $(CUDA_VENV)/.installed
 	scripts/check_cuda "$(CUDA_VENV)"
 
-# Every scene of leaks once more among a million other objects (some ten minutes), and more libraries.
+# All of tests/shell and of examples/ there besides.
+test-cuda-large: $(CUDA_VENV)/.installed
+	scripts/check_cuda "$(CUDA_VENV)" large
+
+# Every scene of leaks once more among a million other objects (some ten minutes), more libraries, and
+# the emulated cards with the oldest and the newest torch.
 # PyPI's torchvision does not fit torch's CPU build, and those who find it import it.
 test-large: setup-test
 	NBMEM_EVERY_SCENE=1 "$(PY)" -m pytest tests/shell/test_leaks_in_a_large_heap.py
@@ -46,6 +53,8 @@ test-large: setup-test
 	$(MAKE) setup VENV=.venv-large EXTRAS=test-large
 	.venv-large/bin/python -c "import torchvision" || .venv-large/bin/python -m pip uninstall --quiet --yes torchvision
 	ls tests/libraries/more/test_*.py | xargs -P 2 -I '{}' scripts/check_group .venv-large/bin/python '{}'
+	$(MAKE) test-cuda-large CUDA_TORCH="$(CUDA_TORCH_OLDEST)" CUDA_VENV=.venv-cuda-oldest
+	$(MAKE) test-cuda-large CUDA_TORCH="$(CUDA_TORCH_NEWEST)" CUDA_VENV=.venv-cuda-newest
 
 # The lowest torch that is promised. Its wheels are large, so this stays out of `make test`.
 test-floor:
@@ -104,4 +113,4 @@ $(CUDA_VENV)/.installed: pyproject.toml $(wildcard tests/emulated_cuda/src/*) te
 	touch "$@"
 
 clean:
-	rm -rf "$(VENV)" .venv-floor .venv-large "$(CUDA_VENV)" $(OLD_LAB) build dist demo-out
+	rm -rf "$(VENV)" .venv-floor .venv-large "$(CUDA_VENV)" .venv-cuda-oldest .venv-cuda-newest $(OLD_LAB) build dist demo-out

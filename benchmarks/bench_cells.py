@@ -9,7 +9,7 @@ import tracemalloc
 
 from IPython.core.interactiveshell import InteractiveShell
 
-from benchmarks.side_by_side import interleave, markdown
+from benchmarks.side_by_side import Unmeasured, interleave, markdown
 
 CELLS = 100
 
@@ -27,6 +27,16 @@ def _run_cells(shell: InteractiveShell, code: str) -> None:
         shell.run_cell(code, store_history=True)
 
 
+def card_cell_table() -> str:
+    """The same where a card is measured. Raises `Unmeasured` where there is none."""
+    import torch
+
+    if not torch.cuda.is_available():
+        raise Unmeasured("no CUDA card")
+    torch.zeros(1, device="cuda")  # before that a card is not measured
+    return f"On {torch.cuda.get_device_name()}.\n\n{cell_table()}"
+
+
 def cell_table(rounds: int = 15) -> str:
     """A `pass` cell, bare and with nbmem: loaded, recording without and with the scan."""
     from nbmem.session import close_session, current_session
@@ -36,6 +46,11 @@ def cell_table(rounds: int = 15) -> str:
     def bare() -> None:
         close_session()
         _run_cells(shell, "pass")
+
+    def listed() -> None:
+        bare()
+        for _ in range(CELLS):
+            gc.get_objects()
 
     def loaded() -> None:
         current_session(shell)
@@ -54,6 +69,7 @@ def cell_table(rounds: int = 15) -> str:
     timings = interleave(
         {
             "bare": bare,
+            "bare, and `gc.get_objects()`": listed,
             "nbmem loaded, not recording": loaded,
             "recorded, scan off": counters,
             "recorded, with what stayed": scanned,

@@ -8,6 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 
+class Unmeasured(Exception):  # noqa: N818 - no error: the table on the page stays
+    """This machine lacks what the table is about."""
+
+
 @dataclass(frozen=True)
 class Timing:
     """CPU seconds of one contestant, one number a round."""

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 MIB = 2**20
-RUNTIME = ctypes.CDLL("libcudart.so.13")
+RUNTIME = ctypes.CDLL("libemulatedcuda.so")
 RUNTIME.emulated_cuda_calls.restype = ctypes.c_long
 
 

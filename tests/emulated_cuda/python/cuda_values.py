@@ -22,7 +22,7 @@ _SKIPPED = ("empty", "as_strided", "view", "set_", "resize", "record_stream", "i
 _BY_VALUES = ("nonzero", "masked_select", "_unique", "unique_", "repeat_interleave")
 """Operators whose results are as large as the values say."""
 _CPU = torch.device("cpu")
-_RUNTIME = ctypes.CDLL("libcudart.so.13")
+_RUNTIME = ctypes.CDLL("libemulatedcuda.so")
 _HOST_CALL = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _inside = threading.local()
 _replays = []  # what captured graphs call again; as long as the process lives

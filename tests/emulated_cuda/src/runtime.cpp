@@ -289,7 +289,7 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
 cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** function, unsigned,
                                              unsigned long long, cudaDriverEntryPointQueryResult* found) {
   DRIVER;
-  static void* self = dlopen("libcudart.so.13", RTLD_LAZY | RTLD_NOLOAD);
+  static void* self = dlopen("libemulatedcuda.so", RTLD_LAZY | RTLD_NOLOAD);
   *function = dlsym(self, symbol);
   if (found) *found = *function ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
   return *function ? cudaSuccess : fail(cudaErrorSymbolNotFound);
@@ -614,7 +614,10 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* 
 }
 cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatus* status,
                                      unsigned long long* id, cudaGraph_t* graph,
-                                     const cudaGraphNode_t** dependencies, const cudaGraphEdgeData** edges,
+                                     const cudaGraphNode_t** dependencies,
+#if CUDART_VERSION >= 13000
+                                     const cudaGraphEdgeData** edges,
+#endif
                                      size_t* count) {
   CALLED;
   auto* capture = stream_of(stream)->capture;
@@ -622,7 +625,9 @@ cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatu
   if (id) *id = capture ? capture->id : 0;
   if (graph) *graph = capture ? reinterpret_cast<cudaGraph_t>(capture->graph) : nullptr;
   if (dependencies) *dependencies = nullptr;
+#if CUDART_VERSION >= 13000
   if (edges) *edges = nullptr;
+#endif
   if (count) *count = 0;
   return cudaSuccess;
 }
