@@ -92,7 +92,8 @@ def expandable_segments() -> Kept:
     """Segments that grow, with a gap."""
     import torch
 
-    torch.cuda.memory._set_allocator_settings("expandable_segments:True")
+    older = torch.cuda.memory._set_allocator_settings  # for CUDA alone
+    getattr(torch._C, "_accelerator_setAllocatorSettings", older)("expandable_segments:True")
     first, gap, last = _bytes(1), _bytes(3 * MIB), _bytes(50 * MIB)
     del gap
     return {"first": first, "last": last}

@@ -1,4 +1,8 @@
-"""Recordings of real GPUs that lie beside the repository and are no part of it."""
+"""Recordings of allocators: those of real GPUs lie beside the repository and are no part of it.
+
+Those of emulated cards are in `tests/data/recordings`; `python -m gpu_verification.recordings`
+makes them again (tests/emulated_cuda/README.md).
+"""
 
 import gzip
 import json
@@ -10,6 +14,16 @@ import pytest
 _BESIDE = Path(__file__).resolve().parents[3] / "shared" / "fixtures"
 FOLDER = Path(os.environ.get("NBMEM_FIXTURES", _BESIDE))
 needs_recordings = pytest.mark.skipif(not FOLDER.is_dir(), reason=f"no folder {FOLDER}")
+
+
+_OWN = Path(__file__).parents[1] / "data" / "recordings"
+OWN = sorted(path.name.removesuffix(".json.gz") for path in _OWN.glob("*.json.gz"))
+
+
+def recording(scene):
+    """Returns what `gpu_verification.recordings` wrote of one scene."""
+    with gzip.open(_OWN / f"{scene}.json.gz") as file:
+        return json.load(file)
 
 
 def messages():

@@ -23,14 +23,14 @@ Text with | bars | and a `pytest tests/gpu/test_a.py`.
 
 | what | verified by | simulated | emulated | a GPU |
 |---|---|---|---|---|
-| counters | `pytest tests/gpu/test_a.py -k "counts or sums"` | `x` | 2.11.0, 2026-11-01, so | unverified |
+| sums | `pytest tests/gpu/test_a.py -k "counts or sums"` | `x` | 2.11.0, 2026-11-01, so | unverified |
 | cells | `pytest tests/gpu/test_a.py -k cells` | no | no | unverified |
 | all of b | `pytest tests/gpu/test_b.py` | no | 2.11.0, 2026-11-01 | unverified |
 | the quickstart | `make demo` with a CUDA build of torch | no | no | unverified |
 | the panel | by hand: look at it | no | no | unverified |
 
 The end.
-"""
+"""  # noqa: E501
 
 
 def outcomes(**by_name):
@@ -68,19 +68,19 @@ PASSED_ON_H200 = "2026-11-22, NVIDIA H200, driver 580.1, torch 2.11.0, CUDA 13.0
 
 def test_a_row_is_verified_by_all_its_tests_with_date_card_driver_torch_and_cuda():
     page = written(outcomes(a_counts="passed", a_sums_too="passed", a_cells="passed"))
-    assert PASSED_ON_H200 == gpu(page, "counters") == gpu(page, "cells")
+    assert PASSED_ON_H200 == gpu(page, "sums") == gpu(page, "cells")
 
 
 def test_a_test_that_failed_is_told_with_its_reason_whatever_else_passed():
     found = outcomes(a_counts="passed", a_sums=("failed", "AssertionError: assert 3 == 4"))
-    told = gpu(written(found), "counters")
+    told = gpu(written(found), "sums")
     assert f"FAILED {PASSED_ON_H200}: test_sums: AssertionError: assert 3 == 4" == told
 
 
 def test_a_row_whose_tests_were_skipped_says_why_and_is_not_verified():
     found = outcomes(a_counts=("skipped", "this machine has one GPU"), a_sums="passed")
     page = written(found)
-    assert f"partly {PASSED_ON_H200}: 1 of 2, this machine has one GPU" == gpu(page, "counters")
+    assert f"partly {PASSED_ON_H200}: 1 of 2, this machine has one GPU" == gpu(page, "sums")
     found = outcomes(a_cells=("skipped", "no nvidia-smi"))
     assert f"not run {PASSED_ON_H200}: no nvidia-smi" == gpu(written(found), "cells")
 
@@ -124,7 +124,7 @@ def test_the_emulated_column_keeps_the_first_day_of_each_release_and_what_is_sai
     found = outcomes(a_counts="passed", a_cells="passed", b_x="passed")
     found.outcomes["examples/run_quickstart.py"] = Outcome("passed")
     page = written(found, EMULATED)
-    assert "2.11.0, 2026-11-01, so; 2.12.1, 2026-11-22, so" == emulated(page, "counters")
+    assert "2.11.0, 2026-11-01, so; 2.12.1, 2026-11-22, so" == emulated(page, "sums")
     assert "2.12.1, 2026-11-22" == emulated(page, "cells")
     assert "2.11.0, 2026-11-01; 2.12.1, 2026-11-22" == emulated(page, "all of b")
     assert page == written(found, EMULATED, "2026-12-31", page)
