@@ -16,7 +16,7 @@ from gpu_verification.packing import pack
 from gpu_verification.results import Results
 from gpu_verification.running import ROOT, prepare, record, run_path
 
-NEEDS = ("torch", "pytest", "IPython", "ipywidgets", "psutil")
+NEEDS = ("torch", "pytest", "IPython", "psutil")
 FOR_RECORDINGS = 60.0
 """Seconds kept for what comes after the tests."""
 

@@ -63,16 +63,19 @@ def read_platform() -> Platform:
 
 
 def is_emulated(names: tuple[str, ...]) -> bool:
-    """Returns whether any sign says that the cards are emulated; one is enough.
+    """Returns whether the cards are emulated: by the emulation's library here, or their name.
 
-    The signs: the cards' name, a setting of the emulation in the environment, and its libraries in
-    this process. A GPU must not be claimed by accident, so what is doubtful counts as emulated.
+    Raises:
+        RuntimeError: only the environment speaks of emulated cards; neither column may be claimed.
     """
-    return (
-        any(EMULATED_NAME in name for name in names)
-        or any(name.startswith(_SETTINGS) for name in os.environ)
-        or _library_is_loaded()
-    )
+    if _library_is_loaded() or any(EMULATED_NAME in name for name in names):
+        return True
+    settings = sorted(name for name in os.environ if name.startswith(_SETTINGS))
+    if settings:
+        raise RuntimeError(
+            f"{', '.join(settings)} is set, but these cards are not emulated: unset it."
+        )
+    return False
 
 
 def _library_is_loaded() -> bool:

@@ -37,7 +37,8 @@ def prepare(scratch: Path) -> tuple[dict[str, str], Platform | None]:
             "EMULATED_CUDA_CARD": str(scratch / "card"),
         }
         environment = settings | environment
-        platform = _ask_platform(environment)
+        if "EMULATED_CUDA_DEVICES" not in os.environ:  # more cards than were told
+            platform = _ask_platform(environment)
     return environment, platform
 
 

@@ -1,6 +1,7 @@
 """scripts/verify-gpu: a row is verified only by tests that ran and passed, on what they ran on."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -333,17 +334,17 @@ def test_a_file_that_can_not_be_imported_is_told(run):
 # What it ran on.
 
 
-def test_one_sign_of_emulation_is_enough(monkeypatch):
-    monkeypatch.setattr(cards, "_library_is_loaded", lambda: False)
-    for name in list(cards.os.environ):
-        if name.startswith("EMULATED_CUDA_"):
-            monkeypatch.delenv(name)
+def test_emulated_cards_are_known_by_their_library_or_their_name(monkeypatch):
+    loaded = []
+    monkeypatch.setattr(cards, "_library_is_loaded", lambda: bool(loaded))
+    for name in [name for name in os.environ if name.startswith("EMULATED_CUDA_")]:
+        monkeypatch.delenv(name)
     assert not is_emulated(("NVIDIA H200",))
     assert is_emulated(("NVIDIA H200", "NVIDIA Emulated"))
     monkeypatch.setenv("EMULATED_CUDA_NAME", "NVIDIA H200")
-    assert is_emulated(("NVIDIA H200",))
-    monkeypatch.delenv("EMULATED_CUDA_NAME")
-    monkeypatch.setattr(cards, "_library_is_loaded", lambda: True)
+    with pytest.raises(RuntimeError, match="EMULATED_CUDA_NAME is set, but these cards are not"):
+        is_emulated(("NVIDIA H200",))
+    loaded.append("libemulatedcuda.so")
     assert is_emulated(("NVIDIA H200",))
 
 
