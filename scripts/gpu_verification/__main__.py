@@ -23,7 +23,7 @@ FOR_RECORDINGS = 60.0
 
 def main() -> int:
     """Returns 0 if all that ran has passed, 1 if anything failed, 2 if nothing could run."""
-    asked = _arguments()
+    asked, began = _arguments(), monotonic()
     missing = [name for name in NEEDS if importlib.util.find_spec(name) is None]
     if missing:
         print(
@@ -35,7 +35,7 @@ def main() -> int:
         environment, platform = prepare(Path(scratch))
         if platform is None:
             return 2
-        return _verify(asked, Path(scratch), environment, platform)
+        return _verify(asked, Path(scratch), environment, platform, began)
 
 
 def _arguments() -> argparse.Namespace:
@@ -50,9 +50,12 @@ def _arguments() -> argparse.Namespace:
 
 
 def _verify(
-    asked: argparse.Namespace, scratch: Path, environment: dict[str, str], platform: Platform
+    asked: argparse.Namespace,
+    scratch: Path,
+    environment: dict[str, str],
+    platform: Platform,
+    began: float,
 ) -> int:
-    began = monotonic()
     end = began + 60 * asked.minutes
     page = asked.ledger.read_text("utf-8")
     rows = [row for row in read_rows(page) if asked.only in row.what]

@@ -83,7 +83,8 @@ def run_path(
             for name, one in results.outcomes.items()
         }
     if not results.outcomes and path not in results.broken:
-        results.broken[path] = f"pytest ended with {status} before it had any test"
+        ended = f"pytest ended with {status} before it had any test"
+        results.broken[path] = _TIME_IS_UP if status is None else ended
     return results
 
 
