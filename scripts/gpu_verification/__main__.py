@@ -57,14 +57,14 @@ def _verify(
     began: float,
 ) -> int:
     end = began + 60 * asked.minutes
-    page = asked.ledger.read_text("utf-8")
+    page = asked.ledger.read_bytes().decode()  # as its lines end
     rows = [row for row in read_rows(page) if asked.only in row.what]
     print(f"{_where(platform)}, torch {platform.torch}, {platform.runtime}", flush=True)
     results = _run_rows(rows, environment, scratch, end - FOR_RECORDINGS)
     missing = {} if asked.no_recordings else record(scratch, environment, end - monotonic())
     judgements = [judge(row, results) for row in rows]
     today = date.today().isoformat()
-    asked.ledger.write_text(write_page(page, judgements, platform, today), "utf-8")
+    asked.ledger.write_bytes(write_page(page, judgements, platform, today).encode())
     _summarize(judgements, missing)
     archive = pack(asked.out, scratch, asked.ledger, platform, results, judgements, today)
     minutes = (monotonic() - began) / 60
