@@ -16,16 +16,6 @@ FOLDER = Path(os.environ.get("NBMEM_FIXTURES", _BESIDE))
 needs_recordings = pytest.mark.skipif(not FOLDER.is_dir(), reason=f"no folder {FOLDER}")
 
 
-_OWN = Path(__file__).parents[1] / "data" / "recordings"
-OWN = sorted(path.name.removesuffix(".json.gz") for path in _OWN.glob("*.json.gz"))
-
-
-def recording(scene):
-    """Returns what `gpu_verification.recordings` wrote of one scene."""
-    with gzip.open(_OWN / f"{scene}.json.gz") as file:
-        return json.load(file)
-
-
 def messages():
     """Returns the texts of out-of-memory errors, or none where the folder is missing."""
     path = FOLDER / "messages" / "out_of_memory.json"
@@ -39,4 +29,14 @@ def snapshot_names():
 def snapshot(name):
     """Returns what `torch.cuda.memory._snapshot()` gave."""
     with gzip.open(FOLDER / "snapshots" / name) as file:
+        return json.load(file)
+
+
+_OWN = Path(__file__).parents[1] / "data" / "recordings"
+OWN = sorted(path.name.removesuffix(".json.gz") for path in _OWN.glob("*.json.gz"))
+
+
+def recording(scene):
+    """Returns what `gpu_verification.recordings` wrote of one scene."""
+    with gzip.open(_OWN / f"{scene}.json.gz") as file:
         return json.load(file)

@@ -4,6 +4,7 @@ What is expected is summed from the recording by plain Python, or by hand from w
 """
 
 import itertools
+import os
 
 import pytest
 import torch
@@ -57,6 +58,16 @@ def likely(segment, block):
         return "CUDA graph"
     sizes = (CUBLAS, CUBLAS_HOPPER, CUBLASLT)
     return "library workspace" if block["requested_size"] in sizes else "not found"
+
+
+@pytest.fixture(autouse=True)
+def release(monkeypatch):
+    """The last torch that keeps both workspaces, and no settings of the user's for them."""
+    monkeypatch.setattr(torch, "__version__", "2.12.1")
+    for name in [name for name in os.environ if "CUBLAS" in name]:
+        monkeypatch.delenv(name)
+    for name in ("_cuda_getCublasWorkspaceSize", "_cuda_getCublasLtWorkspaceSize"):
+        monkeypatch.delattr(torch._C, name, raising=False)
 
 
 def machine_with(monkeypatch, recorded):
@@ -279,10 +290,6 @@ def test_a_block_of_32_mib_is_a_workspace_on_hopper_only(capabilities, sizes, mo
     def patch(owner, name, value):
         monkeypatch.setattr(owner, name, value, raising=False)
 
-    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
-    monkeypatch.delenv("CUBLASLT_WORKSPACE_SIZE", raising=False)
-    for name in ("_cuda_getCublasWorkspaceSize", "_cuda_getCublasLtWorkspaceSize"):
-        monkeypatch.delattr(torch._C, name, raising=False)
     patch(torch.cuda, "device_count", lambda: len(capabilities))
     patch(torch.cuda, "get_device_capability", lambda card: capabilities[card])
     assert sizes | {CUBLASLT} == workspace_sizes("cuda")
