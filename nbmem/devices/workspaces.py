@@ -1,4 +1,4 @@
-"""How large the scratch memory is that torch gives its matrix libraries, cuBLAS and cuBLASLt."""
+"""Sizes of the scratch memory that torch gives its matrix libraries, cuBLAS and cuBLASLt."""
 
 from __future__ import annotations
 
@@ -15,14 +15,28 @@ _DEFAULT_LT = 1024
 
 
 def workspace_sizes(type_: str) -> frozenset[int]:
-    """Returns the sizes in bytes that a workspace has; to be asked once CUDA started.
+    """Returns the sizes in bytes of the workspaces that torch keeps; ask once CUDA started.
 
-    torch makes one of each library's size for each handle (one a thread) and stream, and keeps it;
-    2.15 frees cuBLASLt's after each call, so that only history shows it.
+    torch keeps one for each library, handle (one a thread) and stream. Empty where it keeps none:
+    since 2.15 each is freed after its call, so that only history shows it.
     """
-    if type_ != "cuda":
+    if type_ != "cuda" or not _are_kept():
         return frozenset()
-    return (_of_cublas() | _of_cublaslt()) - {0}
+    return (_of_cublas() | (frozenset() if _is_shared() else _of_cublaslt())) - {0}
+
+
+def _are_kept() -> bool:
+    return _release() < (2, 15) or os.environ.get("TORCH_CUBLAS_WORKSPACE_CACHE") == "1"
+
+
+def _is_shared() -> bool:
+    """Returns whether cuBLASLt works in cuBLAS's workspace: the default since 2.13."""
+    told = os.environ.get("TORCH_CUBLASLT_UNIFIED_WORKSPACE")
+    return told == "1" if told in ("0", "1") else _release() >= (2, 13)
+
+
+def _release() -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", str(torch.__version__))[:2])
 
 
 def _of_cublas() -> frozenset[int]:
@@ -49,7 +63,7 @@ def _chosen_for_cards() -> frozenset[int]:
 
 
 def _of_cublaslt() -> frozenset[int]:
-    with suppress(Exception):  # since torch 2.15
+    with suppress(Exception):  # since torch 2.13
         return frozenset({int(torch._C._cuda_getCublasLtWorkspaceSize())})
     told = os.environ.get("CUBLASLT_WORKSPACE_SIZE", "")
     return frozenset({(int(told) if told.isdecimal() else _DEFAULT_LT) * 1024})

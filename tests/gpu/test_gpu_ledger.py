@@ -232,13 +232,31 @@ print(json.dumps([*first, torch._C._cuda_isHistoryEnabled()]))
     assert [False, 0, False] == told
 
 
+FREED_AFTER_EACH_CALL = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 15)
+KEEP_WORKSPACES = {"TORCH_CUBLAS_WORKSPACE_CACHE": "1"}  # since 2.15; before, torch kept them
+
+
 def test_the_workspace_of_a_matrix_product_is_told_by_its_size():
     told = in_a_fresh_process(
-        "import torch\nx = torch.randn(512, 512, device='cuda')\ny = x @ x\n" + TOLD + "told()"
+        "import torch\nx = torch.randn(512, 512, device='cuda')\ny = x @ x\n" + TOLD + "told()",
+        **KEEP_WORKSPACES,
     )
     one = told["sums"]["allocated"]
     assert 2 * 512 * 512 * 4 == one["user"]
     assert one["library workspace"] in (8_519_680, 32 * MIB)
+    assert "not found" not in one
+    assert told["allocated"] == sum(one.values())
+
+
+def test_what_two_libraries_work_in_leaves_no_block_unknown():
+    told = in_a_fresh_process(
+        "import torch\n"
+        "x, b = torch.randn(512, 512, device='cuda'), torch.zeros(512, device='cuda')\n"
+        "y, z = x @ x, torch.addmm(b, x, x)\n" + TOLD + "told()"
+    )
+    one = told["sums"]["allocated"]
+    assert 3 * 512 * 512 * 4 + 512 * 4 == one["user"]
+    assert FREED_AFTER_EACH_CALL == ("library workspace" not in one)
     assert "not found" not in one
     assert told["allocated"] == sum(one.values())
 
@@ -253,7 +271,7 @@ def test_with_history_on_the_workspace_has_the_stack_that_made_it(tmp_path):
         "    return x @ x\n"
         "y = multiply()\n" + TOLD + "told()"
     )
-    told = in_a_fresh_process(f"import runpy; runpy.run_path({str(script)!r})")
+    told = in_a_fresh_process(f"import runpy; runpy.run_path({str(script)!r})", **KEEP_WORKSPACES)
     (row,) = [row for row in told["blocks"] if row[2] == "library workspace"]
     assert f"{script}:5 multiply" in row[5]
 

@@ -7,12 +7,19 @@ from simulated_cuda import block, frame, segment
 
 BASE = 0x7F00_0000_0000
 CUBLAS = 8_519_680  # 2 x 4096 KiB + 8 x 16 KiB, torch's default before Hopper
+WORKSPACE_SETTINGS = (
+    "CUBLAS_WORKSPACE_CONFIG",
+    "CUBLASLT_WORKSPACE_SIZE",
+    "TORCH_CUBLASLT_UNIFIED_WORKSPACE",
+    "TORCH_CUBLAS_WORKSPACE_CACHE",
+)
 
 
 @pytest.fixture
 def machine(monkeypatch):
-    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
-    monkeypatch.delenv("CUBLASLT_WORKSPACE_SIZE", raising=False)
+    for name in WORKSPACE_SETTINGS:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(torch, "__version__", "2.12.1")  # the last that keeps both workspaces
     return Machine(monkeypatch)
 
 
@@ -349,6 +356,32 @@ def test_a_workspace_of_cublaslt_is_known_by_its_size(machine, setting, size, ot
         machine.cuda.monkeypatch.setenv("CUBLASLT_WORKSPACE_SIZE", setting)
     hold(machine, segment(BASE, block(size), block(other)))
     assert {"library workspace": (size, 1), "not found": (other, 1)} == kinds(machine)
+
+
+@pytest.mark.parametrize(
+    ("version", "settings", "kept"),
+    [  # what each release did on emulated cards: `x @ x`, then `torch.addmm(b, x, x)`
+        ("2.11.0+cu130", {}, {CUBLAS, MIB}),
+        ("2.11.0+cu130", {"TORCH_CUBLASLT_UNIFIED_WORKSPACE": "1"}, {CUBLAS}),
+        ("2.13.0+cu130", {}, {CUBLAS}),
+        ("2.14.1+cu130", {"TORCH_CUBLASLT_UNIFIED_WORKSPACE": "0"}, {CUBLAS, MIB}),
+        ("2.15.0+cu132", {}, set()),
+        ("2.15.0+cu132", {"TORCH_CUBLASLT_UNIFIED_WORKSPACE": "0"}, set()),
+        ("2.15.0+cu132", {"TORCH_CUBLAS_WORKSPACE_CACHE": "1"}, {CUBLAS}),
+        ("2.16.0.dev20261201", {"TORCH_CUBLAS_WORKSPACE_CACHE": "1"}, {CUBLAS}),
+    ],
+)
+def test_a_block_without_a_tensor_is_a_workspace_only_where_that_torch_keeps_one(
+    machine, version, settings, kept
+):
+    machine.cuda.monkeypatch.setattr(torch, "__version__", version)
+    for name, value in settings.items():
+        machine.cuda.monkeypatch.setenv(name, value)
+    hold(machine, segment(BASE, block(CUBLAS), block(MIB)))
+    known = {"library workspace": (sum(kept), len(kept))} if kept else {}
+    rest = {CUBLAS, MIB} - kept
+    unknown = {"not found": (sum(rest), len(rest))} if rest else {}
+    assert known | unknown == kinds(machine)
 
 
 def test_the_size_that_torch_tells_of_cublaslt_goes_before_its_usual_one(machine):
