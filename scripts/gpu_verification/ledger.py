@@ -30,6 +30,7 @@ QUICKSTART = "examples/run_quickstart.py"
 """Its id in the results: it is no test."""
 _EMULATED, _GPU = 3, 4
 """Places of the two columns in a row."""
+_NONE_YET = " **Nothing has run on a GPU yet.**"
 _NOTHING_YET = ("no", "unverified", "")
 _CELL = re.compile(r"(?<!\\)\|")
 _COMMAND = re.compile(r"`(pytest|make) ([^`]+)`")
@@ -155,14 +156,16 @@ def _short(test: str) -> str:
 def write_page(page: str, judgements: list[Judgement], platform: Platform, date: str) -> str:
     """Returns the page with the cells of one column as a run on `platform` makes them.
 
-    All else stays as it is, to the byte.
+    All else stays as it is, to the byte, but for the sentence that nothing has run on a GPU.
     """
     column = _EMULATED if platform.emulated else _GPU
     lines = page.splitlines(keepends=True)
     for one in judgements:
         if one.verdict != "by hand":
             lines[one.row.number] = _with_cell(lines[one.row.number], column, one, platform, date)
-    return "".join(lines)
+    written = "".join(lines)
+    ran = any(one.verdict in {"passed", "failed", "partly"} for one in judgements)
+    return written.replace(_NONE_YET, "") if ran and column == _GPU else written
 
 
 def _with_cell(line: str, column: int, one: Judgement, platform: Platform, date: str) -> str:

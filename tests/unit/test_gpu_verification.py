@@ -171,6 +171,16 @@ def test_a_reason_or_a_name_can_not_break_the_table():
     assert page == written(found, hostile, page=page)
 
 
+def test_the_page_says_that_nothing_ran_on_a_gpu_until_something_did():
+    said = " **Nothing has run on a GPU yet.**"
+    assert 1 == LEDGER.read_text("utf-8").count(said)
+    page = PAGE.replace("The end.", f"A GPU.{said}")
+    found = outcomes(a_cells="failed")
+    assert said in written(outcomes(a_cells="skipped"), H200, page=page)
+    assert said in written(found, EMULATED, page=page)
+    assert written(found, H200, page=page).endswith("A GPU.\n")
+
+
 def test_the_quickstart_is_a_row_too():
     found = Results({"examples/run_quickstart.py": Outcome("passed")})
     assert PASSED_ON_H200 == gpu(written(found), "the quickstart")
