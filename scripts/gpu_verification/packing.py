@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 import tarfile
 from contextlib import suppress
 from dataclasses import asdict
@@ -37,12 +38,13 @@ def pack(
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     (folder / "result.json").write_text(
-        json.dumps(_result(platform, results, judgements, today), indent=1), "utf-8"
+        without_folders(json.dumps(_result(platform, results, judgements, today), indent=1)),
+        "utf-8",
     )
     shutil.copy(ledger, folder / "gpu-ledger.md")
     printed = scratch / OUTPUT
     if printed.exists():
-        (folder / OUTPUT).write_text(_without_folders(printed.read_text("utf-8")), "utf-8")
+        (folder / OUTPUT).write_text(without_folders(printed.read_text("utf-8")), "utf-8")
     if (scratch / RECORDINGS).exists():
         shutil.copytree(scratch / RECORDINGS, folder / RECORDINGS)
     archive = out / f"{name}.tar.gz"
@@ -75,11 +77,12 @@ def _commit() -> str | None:
     return None
 
 
-def _without_folders(text: str) -> str:
-    for folder, name in ((ROOT, "/project"), (Path.home(), "~")):
+def without_folders(text: str) -> str:
+    """Returns a text without the folders of this checkout, environment and user."""
+    for folder, name in ((ROOT, "/project"), (Path(sys.prefix), "/env"), (Path.home(), "~")):
         if folder != Path("/"):
             text = text.replace(str(folder), name)
-    return text
+    return re.sub(r"pytest-of-[^/\\\s]+", "pytest-of-me", text)
 
 
 def _without_owner(member: tarfile.TarInfo) -> tarfile.TarInfo:

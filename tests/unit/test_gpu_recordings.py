@@ -2,8 +2,11 @@
 
 import gzip
 import json
+import sys
+from pathlib import Path
 
 import pytest
+from gpu_verification.packing import without_folders
 from gpu_verification.recordings import NAMES, write_recording
 from gpu_verification.trimming import MAX_EVENTS, MAX_FRAMES, ROOT, anonymous, trim_snapshot
 from recordings import OWN
@@ -70,6 +73,16 @@ def test_a_snapshot_without_history_is_trimmed_too():
     trimmed = trim_snapshot({"segments": [bare]})
     assert [bare] == trimmed["segments"]
     assert [] == trimmed["device_traces"]
+
+
+def test_what_was_printed_names_no_folder_of_the_machine_either(monkeypatch):
+    monkeypatch.setattr("pathlib.Path.home", lambda: Path("/home/me"))
+    monkeypatch.setattr(sys, "prefix", "/home/me/envs/cuda")
+    printed = (
+        f"{ROOT}/tests/a.py:3: /home/me/envs/cuda/lib/x.py, /home/me/b.py, /tmp/pytest-of-me2/1"
+    )
+    expected = "/project/tests/a.py:3: /env/lib/x.py, ~/b.py, /tmp/pytest-of-me/1"
+    assert expected == without_folders(printed)
 
 
 def test_the_same_recording_is_the_same_bytes(tmp_path):
