@@ -101,8 +101,18 @@ def blocks_in(snapshot: Snapshot, index: int | None = None) -> tuple[Block, ...]
             anybody's.
 
     Raises:
-        ValueError: it has a state of blocks that is not known here.
+        ValueError: it has a state of blocks that is not known here, or lacks what each snapshot of
+            torch 1.11 and newer has.
     """
+    try:
+        return _blocks_of_device(snapshot, index)
+    except KeyError as error:
+        raise ValueError(
+            f"torch's snapshot has a segment or a block without {error}, which nbmem needs."
+        ) from error
+
+
+def _blocks_of_device(snapshot: Snapshot, index: int | None) -> tuple[Block, ...]:
     own = (
         segment
         for segment in _segments_of(snapshot)
@@ -187,4 +197,5 @@ def _block(segment: Segment, block: Mapping[str, Any], address: int) -> Block:
 
 
 def _frame(frame: Mapping[str, Any]) -> str:
-    return f"{frame['filename']}:{frame['line']} {frame['name']}"
+    """Returns `file:line function`; what a frame does not tell is `??`, as torch itself writes."""
+    return f"{frame.get('filename') or '??'}:{frame.get('line') or 0} {frame.get('name') or '??'}"

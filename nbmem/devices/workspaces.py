@@ -8,8 +8,8 @@ from contextlib import suppress
 
 import torch
 
-_DEFAULTS = frozenset({4096 * 1024 * 2 + 16 * 1024 * 8, 32 * 1024 * 1024})
-"""torch's own choice: `:4096:2:16:8`, and 32 MiB on Hopper and Blackwell."""
+_USUAL, _HOPPER = 4096 * 1024 * 2 + 16 * 1024 * 8, 32 * 1024 * 1024
+"""torch's own choices for cuBLAS: `:4096:2:16:8`, and 32 MiB on Hopper."""
 _DEFAULT_LT = 1024
 """KiB that torch gives cuBLASLt."""
 
@@ -45,7 +45,21 @@ def _of_cublas() -> frozenset[int]:
     parts = re.findall(r":(\d+):(\d+)", os.environ.get("CUBLAS_WORKSPACE_CONFIG", ""))
     if parts:
         return frozenset({sum(int(size) * int(count) * 1024 for size, count in parts)})
-    return _DEFAULTS
+    return _chosen_for_cards()
+
+
+def _chosen_for_cards() -> frozenset[int]:
+    """Returns torch's choice for each visible card; both where their capability is unknown.
+
+    Some releases take Blackwell for Hopper (10.0): either size may be one there.
+    """
+    with suppress(Exception):
+        cards = range(torch.cuda.device_count())
+        found = {torch.cuda.get_device_capability(card) for card in cards}
+        hopper = {_HOPPER} if found & {(9, 0), (10, 0)} else set()
+        usual = {_USUAL} if found - {(9, 0)} else set()
+        return frozenset(hopper | usual) or frozenset({_USUAL, _HOPPER})
+    return frozenset({_USUAL, _HOPPER})
 
 
 def _of_cublaslt() -> frozenset[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from nbmem.records.frames import innermost_own
 from nbmem.records.notes import Note
 
 
@@ -72,6 +73,15 @@ class AllocatorBlock:
     stream), `unknown`."""
     stack: tuple[str, ...] = ()
     """`file:line function`, innermost first, where the allocator's history was on."""
+
+    @property
+    def made_at(self) -> str | None:
+        """The frame of `stack` that allocated it: the innermost of the user's own code.
+
+        Frames of C++, Python's library and installed packages are passed over. Where there are
+        no others, the innermost of Python, else of C++. None if there is no stack.
+        """
+        return innermost_own(self.stack)
 
 
 @dataclass(frozen=True, slots=True)

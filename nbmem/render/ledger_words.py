@@ -244,7 +244,7 @@ def _told(columns: tuple[Column, ...]) -> tuple[Column, ...]:
 
 def _made_at(block: AllocatorBlock) -> str:
     waits = "" if block.state == "live" else clean(block.state)
-    made = clean(block.stack[0]) if block.stack else ""
+    made = clean(block.made_at or "")
     return " · ".join(text for text in (made, waits) if text)
 
 

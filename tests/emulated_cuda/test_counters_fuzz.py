@@ -3,6 +3,7 @@
 Blocks come and go one at a time, so the most that a counter showed after any of them is its peak.
 """
 
+import ctypes
 import gc
 
 import pytest
@@ -100,7 +101,10 @@ class World:
 
 @pytest.fixture(scope="module")
 def cards():
-    assert torch.cuda.device_count() > 1, "run it with EMULATED_CUDA_DEVICES=2, as make test-cuda"
+    if torch.cuda.device_count() < 2:
+        emulated = hasattr(ctypes.CDLL(None), "emulated_cuda_calls")
+        assert not emulated, "run it with EMULATED_CUDA_DEVICES=2, as make test-cuda"
+        pytest.skip("this machine has one GPU")
     for card in CARDS:
         torch.zeros(1, device=f"cuda:{card}")
 

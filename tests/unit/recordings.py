@@ -1,4 +1,8 @@
-"""Recordings of real GPUs that lie beside the repository and are no part of it."""
+"""Recordings of allocators: those of real GPUs lie beside the repository and are no part of it.
+
+Those of emulated cards are in `tests/data/recordings`; `python -m gpu_verification.recordings`
+makes them again (tests/emulated_cuda/README.md).
+"""
 
 import gzip
 import json
@@ -25,4 +29,14 @@ def snapshot_names():
 def snapshot(name):
     """Returns what `torch.cuda.memory._snapshot()` gave."""
     with gzip.open(FOLDER / "snapshots" / name) as file:
+        return json.load(file)
+
+
+_OWN = Path(__file__).parents[1] / "data" / "recordings"
+OWN = sorted(path.name.removesuffix(".json.gz") for path in _OWN.glob("*.json.gz"))
+
+
+def recording(scene):
+    """Returns what `gpu_verification.recordings` wrote of one scene."""
+    with gzip.open(_OWN / f"{scene}.json.gz") as file:
         return json.load(file)

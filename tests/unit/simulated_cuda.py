@@ -89,7 +89,7 @@ class SimulatedAllocator:
         }
         for figure, field in sizes.items():
             self.count(figure, sum(item[field] for item in segments))
-        split = [item for item in segments if item["active_size"] and not item["is_expandable"]]
+        split = [item for item in segments if item["active_size"] and not item.get("is_expandable")]
         free = sum(item["total_size"] - item["active_size"] for item in split)
         self.count("inactive_split_bytes", free)
 

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from ledger_machine import Machine, closes, sum_called
 from recordings import needs_recordings, snapshot, snapshot_names
 from simulated_cuda import block, frame, segment
 
@@ -113,6 +114,42 @@ def test_a_frame_of_windows_keeps_its_path():
 def test_a_state_of_a_later_torch_is_named_not_guessed():
     with pytest.raises(ValueError, match="'lent', which nbmem does not know"):
         blocks_in([segment(BASE, block(512, state="lent"))])
+
+
+@pytest.mark.parametrize(
+    ("part", "key"),
+    [("segment", "address"), ("segment", "blocks"), ("block", "size"), ("block", "state")],
+)
+def test_a_layout_that_lacks_what_is_needed_is_told_by_what_it_lacks(part, key):
+    broken = segment(BASE, block(512))
+    del (broken if part == "segment" else broken["blocks"][0])[key]
+    with pytest.raises(ValueError, match=f"without '{key}', which nbmem needs"):
+        blocks_in([broken])
+
+
+def test_a_frame_that_lacks_a_part_costs_no_block():
+    frames = [{"name": "step"}, {"filename": "a.py"}, {"filename": None, "line": None, "name": ""}]
+    (only,) = blocks_in([segment(BASE, block(512, frames=frames))])
+    assert ("??:0 step", "a.py:0 ??", "??:0 ??") == only.stack
+
+
+@pytest.mark.parametrize("change", [{"state": "lent"}, {"state": None}, {"size": None}])
+def test_blocks_of_a_later_torch_leave_the_counters_and_a_reason(monkeypatch, change):
+    machine = Machine(monkeypatch)
+    machine.cuda.devices[0].hold(TODAY)
+    machine.cuda.devices[0].segments[0]["blocks"][0] |= change
+    ledger = machine.gpu()
+    allocated, reserved = (sum_called(ledger, code) for code in ("allocated", "reserved"))
+    assert (2048 + 4096, 7680) == (allocated.total.bytes, reserved.total.bytes)
+    assert closes(allocated)
+    assert closes(reserved)
+    assert () == ledger.blocks
+    assert [True] == ["Reading blocks of cuda:0 failed" in said for said in of_blocks(ledger)]
+
+
+def of_blocks(ledger):
+    notes = sum_called(ledger, "allocated").notes
+    return [note.sentence for note in notes if note.field == "blocks"]
 
 
 def test_nothing_adds_up_to_nothing():
