@@ -1,9 +1,7 @@
 """The panel's body: core widgets, until a page answers that it draws anywidgets.
 
-kind      starts with      becomes
-`full`    anywidgets       core widgets, when the user presses the button
-`plain`   core widgets
-`auto`    core widgets     anywidgets, when a page answers the probe
+With `full` it begins with anywidgets and offers core widgets; with `plain` it stays with core
+widgets; with `auto` it changes to anywidgets when a page answers the probe.
 """
 
 from __future__ import annotations
