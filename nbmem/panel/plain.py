@@ -113,7 +113,10 @@ class PlainBody:
         cells = cell_table(records, snapshot.device, snapshot.units, snapshot.shown)
         inner = table_html(cells, narrow=True, jumps=True)
         legend = legend_html(records, snapshot.device, snapshot.shown)
-        self._cells.value = f'<div style="max-height:190px;overflow:auto">{inner}</div>{legend}'
+        older = len(snapshot.records) - len(records)
+        more = quiet_html(f"{older:,} older are not listed: see `%gpumem history`.") if older else ""
+        box = f'<div style="max-height:260px;overflow:auto">{inner}</div>'
+        self._cells.value = f"{box}{more}{legend}"
         self._snapshot = snapshot
         options = [(cell_text(record), record.serial) for record in newest_first(records)]
         self._drawing = True

@@ -73,8 +73,11 @@ class CorePage:
         """Returns the modules of widgets that the page would not load."""
         return self.page.evaluate("() => refused")
 
-    def reload(self) -> None:
-        """Reloads the page; the kernel lives on."""
+    def reload(self, *, new_kernel: bool = False) -> None:
+        """Reloads the page; the kernel lives on, or another takes its place."""
+        if new_kernel:
+            self._end_kernel()
+            self.page.evaluate("() => { book.forgetKernel(); return 0; }")
         self.page.reload()
         self.ready()
 
@@ -86,10 +89,13 @@ class CorePage:
         """Returns the panel shown under a cell."""
         return self.output(index).locator(".nbmem-panel")
 
-    def close(self) -> None:
-        """Ends the kernel and closes the page."""
+    def _end_kernel(self) -> None:
         self.page.evaluate(
             "async () => { await fetch(`/api/kernels/${book.kernel.id}`, {method: 'DELETE'});"
             " return 0; }"
         )
+
+    def close(self) -> None:
+        """Ends the kernel and closes the page."""
+        self._end_kernel()
         self.page.close()

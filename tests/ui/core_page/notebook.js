@@ -124,6 +124,11 @@ class Notebook {
     sessionStorage.setItem(STORED, JSON.stringify({ id: this.kernel.id, cells }));
   }
 
+  forgetKernel() {
+    this.kernel.id = null;
+    this.store();
+  }
+
   async open() {
     const stored = JSON.parse(sessionStorage.getItem(STORED) ?? "null");
     this.kernel = new Kernel(stored?.id ?? (await startKernel()));
