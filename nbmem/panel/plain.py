@@ -114,7 +114,9 @@ class PlainBody:
         inner = table_html(cells, narrow=True, jumps=True)
         legend = legend_html(records, snapshot.device, snapshot.shown)
         older = len(snapshot.records) - len(records)
-        more = quiet_html(f"{older:,} older are not listed: see `%gpumem history`.") if older else ""
+        more = (
+            quiet_html(f"{older:,} older are not listed: see `%gpumem history`.") if older else ""
+        )
         box = f'<div style="max-height:260px;overflow:auto">{inner}</div>'
         self._cells.value = f"{box}{more}{legend}"
         self._snapshot = snapshot

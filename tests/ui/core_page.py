@@ -1,8 +1,8 @@
 """A notebook page that has ipywidgets' own packages and nothing else, over a real kernel.
 
-The widget manager is the one that ipywidgets itself installs (`widgetsnbextension`), the page around
-it is in `core_page/`. JupyterLab's server has both among its static files and starts the kernels;
-of JupyterLab itself the page has nothing.
+The widget manager is the one that ipywidgets itself installs (`widgetsnbextension`), the page
+around it is in `core_page/`. JupyterLab's server has both among its static files and starts the
+kernels; of JupyterLab itself the page has nothing.
 """
 
 from __future__ import annotations

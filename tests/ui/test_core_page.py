@@ -155,8 +155,8 @@ def test_the_keyboard_is_enough(core):
 def test_a_press_while_a_cell_runs_is_answered_after_it(core, tmp_path):
     gate = tmp_path / "gate"
     wait = (
-        f"%%gpumem\nimport os, time\nwhile not os.path.exists({str(gate)!r}):\n    time.sleep(0.05)\n"
-        "at_end = see() is not None"
+        f"%%gpumem\nimport os, time\nwhile not os.path.exists({str(gate)!r}):\n"
+        "    time.sleep(0.05)\nat_end = see() is not None"
     )
     core.run(LOAD, SHOW, FEATS)
     panel = core.panel(1)
