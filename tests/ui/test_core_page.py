@@ -83,12 +83,12 @@ def test_del_frees_what_was_chosen_after_its_plan_and_says_so(core):
     expect(answer(panel, said)).to_be_visible()
     assert "(None, False)" == core.ask("(see(), 'feats' in globals())")
     tensors(panel).select_option(index=0)
-    press(panel, "del other (4.00 MiB)…")
+    press(panel, "del 1 (4.00 MiB)…")
     expect(panel.get_by_role("listitem").filter(has_text="drop Out[5]")).to_be_visible()
     press(panel, "Keep all")
     assert "True" == core.ask("'other' in globals()")
-    press(panel, "del other (4.00 MiB)…")
-    press(panel, "del other (4.00 MiB)")
+    press(panel, "del 1 (4.00 MiB)…")
+    press(panel, "del 1 (4.00 MiB)")
     expect(answer(panel, "Freed 4.00 MiB")).to_be_visible()
     assert "(False, 0)" == core.ask(
         "('other' in globals(), sum(isinstance(each, torch.Tensor) for each in gc.get_objects()))"

@@ -13,7 +13,7 @@ globalThis.Jupyter = {
 
 const MODULES = {
   "base/js/namespace": globalThis.Jupyter,
-  "base/js/events": { on: NOTHING },
+  "base/js/events": events,
   "notebook/js/outputarea": { OutputArea },
   "services/kernels/comm": { Comm },
 };

@@ -11,6 +11,16 @@ function make(tag, className, parent) {
   return node;
 }
 
+const events = {
+  calls: new Map(),
+  on(names, call) {
+    for (const name of names.split(" ")) this.calls.set(name, call);
+  },
+  trigger(name, data) {
+    this.calls.get(name)?.({ type: name }, data);
+  },
+};
+
 class OutputArea {
   static mimes = new Map();
 
@@ -49,23 +59,33 @@ class OutputArea {
     const { display_id } = content.transient;
     for (const [index, each] of this.outputs.entries()) {
       if (each.transient?.display_id !== display_id) continue;
+      if (each.data[VIEW]) this.removeViews();
       this.outputs[index] = { ...each, data: content.data };
-      this.render();
+      this.fill(this.node.children[index], this.outputs[index]);
       book.store();
     }
   }
 
+  removeViews() {
+    events.trigger("clear_output.CodeCell", { output_area: this });
+  }
+
   render() {
+    this.removeViews();
     this.node.replaceChildren();
     for (const output of this.outputs) this.draw(output);
   }
 
   draw(output) {
-    const node = make("div", "output", this.node);
+    this.fill(make("div", "output", this.node), output);
+  }
+
+  fill(node, output) {
     const { data } = output;
+    node.replaceChildren();
     if (output.msg_type === "stream") make("pre", "", node).textContent = output.text;
     else if (output.msg_type === "error") make("pre", "error", node).textContent = output.evalue;
-    else if (!data?.[VIEW] || !this.drawWidget(data[VIEW], node)) drawData(data ?? {}, node);
+    else if (!data?.[VIEW] || !this.drawWidget({ ...data[VIEW] }, node)) drawData(data ?? {}, node);
   }
 
   drawWidget(view, node) {
@@ -106,7 +126,7 @@ class Notebook {
   constructor() {
     this.metadata = {};
     this.keyboard_manager = { actions: { register: () => {} } };
-    this.events = { on: () => {} };
+    this.events = events;
     this.container = { on: () => {} };
     this.cells = [];
   }
