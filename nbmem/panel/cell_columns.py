@@ -84,7 +84,8 @@ def cell_table(
     titles = [_row_title(r) for r in newest]
     bars = None
     if shown is not None:
-        bars = [_bar(record, device, shown, _longest(records, device)) for record in newest]
+        most = _longest(records, device)
+        bars = [_bar(record, device, shown, most) for record in newest]
         titles = [_row_title(record, 40) for record in newest]
         made_of = [_made_of(record, device, units, shown) for record in newest]
         titles = [f"{title}\n{parts}".strip() for title, parts in zip(titles, made_of, strict=True)]
