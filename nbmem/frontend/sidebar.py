@@ -195,12 +195,13 @@ class Sidebar:
             self._tell_present(take_snapshot(self.session, inventory, None, Wanted()))
 
     def _make_panel(self) -> None:
-        from nbmem.panel import Panel
+        from nbmem.panel import Panel, kind_for
 
         old = self._panel
         if old is not None:
             old.close()
-        made = Panel(self.session, live=False, on_drawn=self._drawn)
+        kind = kind_for(self.session.settings.panel)
+        made = Panel(self.session, kind=kind, live=False, on_drawn=self._drawn)
         with self._lock:
             self._panel = made
             self._channel.broadcast(messages.panel(made.widget.model_id))

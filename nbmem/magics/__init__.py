@@ -156,9 +156,9 @@ def _panel(session: Session, options: Namespace) -> None:
         print("The panel needs a notebook, as in JupyterLab. In a terminal the same in text:\n")
         _history(session, options)
         return _tensors(session, _TENSORS.parse_args([]))
-    from nbmem.panel import Panel
+    from nbmem.panel import Panel, kind_for
 
-    display(Panel(session))
+    display(Panel(session, kind=kind_for(session.settings.panel)))
     return None
 
 

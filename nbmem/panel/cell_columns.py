@@ -7,18 +7,21 @@ from typing import TYPE_CHECKING
 from nbmem.panel.columns import (
     ELASTIC,
     LONGEST_TEXT,
+    PALETTE,
     Column,
     Figures,
+    Parts,
     TableData,
+    bar_parts,
     figures,
     floats,
     one_line,
     track,
 )
 from nbmem.panel.jumps import place_of
-from nbmem.render.palette import letter_of
+from nbmem.render.palette import NEUTRAL, letter_of
 from nbmem.render.scale import cell_label, cell_title
-from nbmem.render.stacks import REST, Shown, rest_word, stack_of
+from nbmem.render.stacks import REST, REST_WORDS, Shown, rest_word, stack_of
 from nbmem.units import column_unit, format_bytes, format_change, format_seconds
 
 if TYPE_CHECKING:
@@ -71,7 +74,7 @@ def cell_table(
 ) -> TableData:
     """Returns the table of records, the newest cell first, blocks below their cell as they ran.
 
-    With `shown` a second line tells what each bar would be made of, where there is no chart.
+    With `shown` each row has its bar, and says what the bar is made of, where there is no chart.
     """
     newest = newest_first(records)
     deltas = [record.devices.get(device) for record in newest]
@@ -79,7 +82,10 @@ def cell_table(
     highest = [None if delta is None else delta.peak for delta in deltas]
     labels, took = [cell_label(r) for r in newest], [format_seconds(r.seconds) for r in newest]
     titles = [_row_title(r) for r in newest]
+    bars = None
     if shown is not None:
+        most = _longest(records, device)
+        bars = [_bar(record, device, shown, most) for record in newest]
         titles = [_row_title(record, 40) for record in newest]
         made_of = [_made_of(record, device, units, shown) for record in newest]
         titles = [f"{title}\n{parts}".strip() for title, parts in zip(titles, made_of, strict=True)]
@@ -88,7 +94,7 @@ def cell_table(
                [float(r.serial) for r in newest], "cell"),
         Column("what ran", "Label, or first line", "text", ELASTIC,
                titles, id="what",
-               alarm=[r.status != "ok" for r in newest]),
+               alarm=[r.status != "ok" for r in newest], bars=bars),
         Column("took", "Time to launch; nothing is synchronized", "figure", track(took), took,
                [r.seconds for r in newest], "took", wide=True),
         _figure_column("peak", "▲", f"Largest allocated bytes while it ran, on {device}",
@@ -101,8 +107,25 @@ def cell_table(
         keys=[record.serial for record in newest],
         tips=[_cell_tip(record, device, units) for record in newest],
         empty="Each measured cell is a row here, the newest first.",
+        palette=[*PALETTE, *([word, f"{NEUTRAL}99", "inherit", word] for word in REST_WORDS)],
         places=[place_of(record) for record in newest],
     )
+
+
+def _longest(records: Sequence[CellRecord], device: str) -> int:
+    deltas = [record.devices[device] for record in records if device in record.devices]
+    return max((max(delta.peak or 0, delta.after or 0) for delta in deltas), default=0)
+
+
+def _bar(record: CellRecord, device: str, shown: Shown, most: int) -> Parts:
+    """Returns the cell's bar, beside `most` bytes; a block has none, it is a part of its cell."""
+    stack = {} if record.parent is not None else stack_of(record, device, shown)
+    rest = stack.pop(REST, 0)
+    parts = bar_parts(stack, most)
+    if rest and most:
+        word = len(PALETTE) + REST_WORDS.index(rest_word(record, device, shown))
+        parts.insert(0, [word, round(100 * rest / most, 2)])
+    return parts
 
 
 def _figure_column(

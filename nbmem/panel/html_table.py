@@ -10,7 +10,7 @@ from nbmem.panel.words import FONT
 from nbmem.render.palette import NEUTRAL
 
 if TYPE_CHECKING:
-    from nbmem.panel.columns import Column, TableData
+    from nbmem.panel.columns import Column, Parts, TableData
 
 
 def table_html(data: TableData, *, narrow: bool = False, jumps: bool = False) -> str:
@@ -45,16 +45,23 @@ def _jump_cell(data: TableData, row: int) -> str:
 def _body_cell(data: TableData, column: Column, row: int) -> str:
     if column.bars is None:
         return _cell("td", column.text[row], column.kind)
-    parts = "".join(
+    bar = _bar_html(data, column.bars[row])
+    if column.kind == "bar":
+        return f'<td style="width:40%;padding:0 6px">{bar}</td>'
+    return _cell("td", column.text[row], column.kind, bar if column.bars[row] else "")
+
+
+def _bar_html(data: TableData, parts: Parts) -> str:
+    spans = "".join(
         f'<span style="flex:none;width:{share:.2f}%;background:{data.palette[int(word)][1]}"'
         f' title="{escape(data.palette[int(word)][3])}"></span>'
-        for word, share in column.bars[row]
+        for word, share in parts
     )
     style = f"display:flex;height:10px;min-width:60px;background:{NEUTRAL}22;overflow:hidden"
-    return f'<td style="width:40%;padding:0 6px"><div style="{style}">{parts}</div></td>'
+    return f'<div style="{style}">{spans}</div>'
 
 
-def _cell(tag: str, text: str, kind: str) -> str:
+def _cell(tag: str, text: str, kind: str, below: str = "") -> str:
     align = "right" if kind == "figure" else "left"
     style = (
         f"text-align:{align};vertical-align:top;padding:0 6px;font-variant-numeric:tabular-nums;"
@@ -65,4 +72,4 @@ def _cell(tag: str, text: str, kind: str) -> str:
         else "white-space:nowrap;"
     )
     weight = "font-weight:600;" if tag == "th" else ""
-    return f'<{tag} style="{style}{weight}">{escape(text)}</{tag}>'
+    return f'<{tag} style="{style}{weight}">{escape(text)}{below}</{tag}>'

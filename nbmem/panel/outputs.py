@@ -1,14 +1,16 @@
 """The panel's two outputs under a cell: the live widgets, and a copy for when they are gone.
 
 A page that lost the kernel shows nothing of a widget, trusted or not. So a copy of text and HTML
-stands below it, follows the panel, and is hidden by `STYLE` as long as the widgets are alive.
+stands below it, follows the panel, and is hidden by the panel's style as long as the widgets are
+alive. Both bear the panel's id, since front ends put a cell's outputs into elements of their own.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from nbmem.panel.section import CSS
+from nbmem.panel.bodies import CSS as BODIES_CSS
+from nbmem.panel.section import CSS as SECTION_CSS
 from nbmem.panel.static import copy_html, copy_text
 from nbmem.panel.words import plain_line_html
 
@@ -24,8 +26,7 @@ COMMANDS = (
 
 # A kernel that restarts leaves the widgets in the page, each marked as disconnected and deaf.
 _DEAF = ".jupyter-widgets-disconnected"
-STYLE = f"""<style>{CSS}
-.jp-OutputArea:has(.nbmem-panel:not({_DEAF})) .nbmem-copy {{ display: none; }}
+_STYLE = f"""{SECTION_CSS}{BODIES_CSS}
 .nbmem-panel{_DEAF} > * {{ display: none !important; }}
 .nbmem-panel{_DEAF}::before {{
   content: "{LIVE}";
@@ -34,7 +35,22 @@ STYLE = f"""<style>{CSS}
   line-height: 20px;
   color: inherit;
 }}
-</style>"""
+"""
+
+
+def style_html(model_id: str) -> str:
+    """Returns the style sheet of the panel whose widgets have this id."""
+    hidden = f"body:has(.{live_class(model_id)}:not({_DEAF})) .{_copy_class(model_id)}"
+    return f"<style>{_STYLE}{hidden} {{ display: none; }}\n</style>"
+
+
+def live_class(model_id: str) -> str:
+    """Returns the class of the widgets of a panel."""
+    return f"nbmem-live-{model_id}"
+
+
+def _copy_class(model_id: str) -> str:
+    return f"nbmem-copy-{model_id}"
 
 
 def view_bundle(model_id: str) -> dict[str, Any]:
@@ -44,9 +60,10 @@ def view_bundle(model_id: str) -> dict[str, Any]:
     return {"text/plain": f"{LIVE}\n{COMMANDS}", "text/html": html, VIEW: view}
 
 
-def copy_bundle(snapshot: Snapshot | None) -> dict[str, Any]:
+def copy_bundle(snapshot: Snapshot | None, model_id: str) -> dict[str, Any]:
     """Returns the bundle of the copy: what the panel showed last, text and HTML."""
-    return {"text/plain": copy_text(snapshot), "text/html": copy_html(snapshot)}
+    html = f'<div class="{_copy_class(model_id)}">{copy_html(snapshot)}</div>'
+    return {"text/plain": copy_text(snapshot), "text/html": html}
 
 
 def sentence_bundle(sentence: str) -> dict[str, Any]:
@@ -60,14 +77,16 @@ class Outputs:
     def __init__(self) -> None:
         self._views: list[Any] = []
         self._copies: list[Any] = []
+        self._model_id = ""
         self._told: object = None
 
     def show(self, model_id: str, snapshot: Snapshot | None) -> None:
         """Displays the widgets and the copy below the cell that runs."""
         from IPython.display import display
 
+        self._model_id = model_id
         self._views.append(display(view_bundle(model_id), raw=True, display_id=True))
-        self._copies.append(display(copy_bundle(snapshot), raw=True, display_id=True))
+        self._copies.append(display(copy_bundle(snapshot, model_id), raw=True, display_id=True))
 
     def follow(self, snapshot: Snapshot) -> None:
         """Brings the copies up to date, unless they say the same already."""
@@ -78,7 +97,7 @@ class Outputs:
         if self._copies and facts != self._told:
             self._told = facts
             for handle in self._copies:
-                handle.update(copy_bundle(snapshot), raw=True)
+                handle.update(copy_bundle(snapshot, self._model_id), raw=True)
 
     def end(self, sentence: str) -> None:
         """Puts `sentence` where the widgets were; the copies stay."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ipywidgets import HTML, Box, Dropdown, Layout, VBox, Widget
+from ipywidgets import HTML, Box, Dropdown, Layout, VBox
 
 from nbmem.panel import words
 from nbmem.panel.acts import Acts
+from nbmem.panel.bodies import Bodies, close_tree
 from nbmem.panel.header import header_html
 from nbmem.panel.held import Held
 from nbmem.panel.leak_page import LeakPage
@@ -17,9 +18,15 @@ from nbmem.panel.ledger import ledger_aside, ledger_html
 from nbmem.panel.live import LiveList
 from nbmem.panel.live_line import LiveLine
 from nbmem.panel.modules import ModuleWalk
-from nbmem.panel.outputs import STYLE, Outputs, copy_bundle, sentence_bundle, view_bundle
+from nbmem.panel.outputs import (
+    Outputs,
+    copy_bundle,
+    live_class,
+    sentence_bundle,
+    style_html,
+    view_bundle,
+)
 from nbmem.panel.places import places_aside, places_html
-from nbmem.panel.plain import PlainBody
 from nbmem.panel.plan_box import HIDDEN, SHOWN, button
 from nbmem.panel.redraw import Throttle
 from nbmem.panel.section import Section, two_columns
@@ -31,7 +38,9 @@ from nbmem.totals import places_by_category
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from nbmem.panel.bodies import Kind
     from nbmem.panel.contract import SessionLike
+    from nbmem.panel.plain import PlainBody
     from nbmem.panel.rich import RichBody
     from nbmem.records import Inventory, Ledger
 
@@ -46,7 +55,8 @@ class Panel:
 
     Args:
         session: whose history is shown and who acts.
-        plain: use core ipywidgets only; so it is too where anywidget is not installed.
+        kind: whether it has anywidgets, core ipywidgets only, or asks the page; where anywidget is
+            not installed it has core ipywidgets only.
         live: has a line that moves while a cell runs; the sidebar has one of its own.
         on_drawn: takes what is shown, each time that it was drawn.
     """
@@ -55,7 +65,7 @@ class Panel:
         self,
         session: SessionLike,
         *,
-        plain: bool = False,
+        kind: Kind = "full",
         live: bool = True,
         on_drawn: Callable[[Snapshot], None] | None = None,
     ) -> None:
@@ -73,7 +83,7 @@ class Panel:
         self._ended = ""
         self._redraw = Throttle(self._draw, builds=True)
         self._rescan = Throttle(self._read)
-        self._build(plain)
+        self._build(kind)
         self._ends = [
             session.subscribe(self._changed),
             session.watcher.subscribe(self._say_running),
@@ -82,29 +92,27 @@ class Panel:
             self._ends.append(session.sampler.subscribe(self._live_line.show))
         self.refresh()
 
-    def _build(self, plain: bool) -> None:
+    def _build(self, kind: Kind) -> None:
         self._held = Held(self._session)
         self._live_line = LiveLine(self._session)
         self._acts = self._held.acts = Acts(self._session, self.refresh, [self._held.button])
         self._page = LeakPage(self._session, self._found, self._looked)
-        self._body = self._make_body(plain)
+        self._bodies = self._make_bodies(kind)
         self._head = HTML(layout=Layout(flex="1 1 0", min_width="0", overflow="hidden"))
         self._again = button("⟳", "Read everything again", self._press_again)
         self._again.layout.width, self._again.layout.flex = "36px", "0 0 auto"
         self._again.add_class("nbmem-again")  # the sidebar has this button in its own header
-        rescue = "Chart or tables missing? Show the plain panel"
-        tip = "Uses only the widgets that every notebook page knows."
-        self._rescue = button(rescue, tip, self._show_plain)
-        self._rescue.layout.display = HIDDEN if isinstance(self._body, PlainBody) else SHOWN
         top = Box([self._head, self._again], layout=Layout(display="flex"))
         self._build_sections()
-        style = HTML(STYLE, layout=Layout(display=HIDDEN))
+        style = HTML(layout=Layout(display=HIDDEN))
         first, second, *others = (each.widget for each in self._sections)
         above = two_columns([first], [second, self._acts.line])
         below = two_columns(others[:2], others[2:])
-        parts = [top, self._live_line.widget, above, below, self._rescue, style]
+        parts = [top, self._live_line.widget, above, below, self._bodies.rescue, style]
         self.widget = VBox(parts)
         self.widget.add_class("nbmem-panel")
+        self.widget.add_class(live_class(self.widget.model_id))
+        style.value = style_html(self.widget.model_id)
 
     def _build_sections(self) -> None:
         self._choice = Dropdown(layout=Layout(width="auto", display=HIDDEN), tooltip="Device")
@@ -129,19 +137,17 @@ class Panel:
         self._sections = [self._history, self._alive, self._leaks, self._places, self._modules]
         self._sections.append(self._sums)
 
-    def _make_body(self, plain: bool) -> RichBody | PlainBody:
-        shown = self._live, self._walk, self._found
-        choice, leaks = self._chosen, self._leaks_chosen
-        if not plain:
-            try:
-                from nbmem.panel.rich import RichBody
-
-                hello = self._view_made
-                return RichBody(*shown, on_choice=choice, on_leaks=leaks, on_hello=hello)
-            except ImportError as error:
-                sentence = f"{error.name or error} is missing, so this is the plain panel."
-                self._acts.say(f"{sentence} `%pip install anywidget bokeh` brings the chart.")
-        return PlainBody(*shown, on_choice=choice, on_leaks=leaks)
+    def _make_bodies(self, kind: Kind) -> Bodies:
+        return Bodies(
+            kind,
+            (self._live, self._walk, self._found),
+            on_choice=self._chosen,
+            on_leaks=self._leaks_chosen,
+            on_hello=self._view_made,
+            on_change=self._replace,
+            say=self._acts.say,
+            soon=self._acts.turn.soon,
+        )
 
     # Drawing.
 
@@ -149,6 +155,10 @@ class Panel:
         """Reads everything again and draws it, now."""
         self._rescan.now()
         self._redraw.now()
+
+    @property
+    def _body(self) -> RichBody | PlainBody:
+        return self._bodies.now
 
     @property
     def snapshot(self) -> Snapshot | None:
@@ -187,7 +197,7 @@ class Panel:
             section.tell_later(f"{cell} is running: acts wait for its end" if cell else "")
 
     def _view_made(self) -> None:
-        self._rescue.layout.display = HIDDEN
+        self._bodies.rescue.layout.display = HIDDEN
         self._changed()
 
     def _read(self) -> None:
@@ -319,11 +329,7 @@ class Panel:
         self._acts.say("")
         self.refresh()
 
-    def _show_plain(self) -> None:
-        if isinstance(self._body, PlainBody):
-            return
-        old = self._body
-        self._body = new = self._make_body(plain=True)
+    def _replace(self, old: RichBody | PlainBody, new: RichBody | PlainBody) -> None:
         for section, before, after in (
             (self._history, old.history, new.history),
             (self._alive, old.alive, new.alive),
@@ -332,8 +338,6 @@ class Panel:
         ):
             children = section.content.children
             section.content.children = [after if each is before else each for each in children]
-            close_tree(before)
-        self._rescue.layout.display = HIDDEN
         self.refresh()
 
     # Showing and closing.
@@ -353,7 +357,8 @@ class Panel:
     def _repr_mimebundle_(self, **_kwargs: Any) -> dict[str, Any]:
         if self.closed:
             return sentence_bundle(self._ended)
-        return {**view_bundle(self.widget.model_id), **copy_bundle(self._snapshot)}
+        model_id = self.widget.model_id
+        return {**view_bundle(model_id), **copy_bundle(self._snapshot, model_id)}
 
     def close(self, sentence: str = words.CLOSED) -> None:
         """Ends it: no redraw, no subscription, no open comm; its place shows `sentence`."""
@@ -365,21 +370,9 @@ class Panel:
             end()
         self._acts.turn.drop()
         self._page.close()
+        self._bodies.close()
         self._redraw.close()
         self._rescan.close()
         self._outputs.end(sentence)
         close_tree(self.widget)
         self._inventory = self._ledger = None
-
-
-def close_tree(*roots: Widget) -> None:
-    """Closes widgets with all they hold: children, layouts and styles have comms of their own."""
-    waiting: list[Any] = list(roots)
-    while waiting:
-        held = waiting.pop()
-        if isinstance(held, list | tuple):
-            waiting.extend(held)
-        elif isinstance(held, Widget) and held.comm is not None:
-            waiting.extend(getattr(held, name) for name in held.keys)
-            held.unobserve_all()
-            held.close()

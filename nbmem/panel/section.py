@@ -47,6 +47,9 @@ CSS = (
 .nbmem-panel .nbmem-crumbs button:not(:first-child)::before {
   content: "›"; content: "›" / ""; padding-right: 6px; color: var(--jp-ui-font-color2, GrayText);
 }
+.nbmem-panel .nbmem-rows select {
+  padding: 2px 0; font-family: var(--jp-code-font-family, monospace); font-size: 12px;
+}
 .nbmem-panel .nbmem-columns { display: flex; flex-flow: row wrap; gap: 0 24px; overflow: visible; }
 .nbmem-panel .nbmem-columns > * { flex: 1 1 430px; min-width: 0; overflow: visible; }
 """

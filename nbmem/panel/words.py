@@ -145,6 +145,12 @@ def line_html(text: str, lines: int = 2) -> str:
     return f'<div role="status" aria-live="polite" style="{style}">{escape(text)}</div>'
 
 
+def quiet_html(text: str) -> str:
+    """Returns small quiet words below something, escaped; as high with words as without."""
+    style = f"{FONT}{QUIET}min-height:18px;line-height:18px;overflow-wrap:anywhere;"
+    return f'<div style="{style}">{escape(text)}</div>'
+
+
 def plain_line_html(text: str) -> str:
     """Returns one line of an output as HTML, escaped."""
     return f'<div style="{FONT}line-height:20px">{escape(text)}</div>'

@@ -60,7 +60,7 @@ def _heading(record: CellRecord, story: Story) -> str:
     left = f"{tag('b', escape(story.cell))} " if story.cell else ""
     left += parts.name(story.title, 56)
     facts = escape(" · ".join(story.facts))
-    style = "white-space:nowrap" if story.failed else f"{parts.QUIET};white-space:nowrap"
+    style = "" if story.failed else parts.QUIET
     right = tag("span", tag("b", facts) if story.failed else facts, style, **_error(record))
     return tag(
         "div",
@@ -125,7 +125,7 @@ def _rows(rows: tuple[Row, ...], units: Units) -> str:
             [
                 tag("td", f"{escape(unit.format(row.bytes))} {unit.suffix}", parts.FIGURE),
                 tag("td", _kind(row.category), f"{parts.CELL};white-space:nowrap;text-align:left"),
-                tag("td", _names(row), f"{parts.CELL};text-align:left"),
+                tag("td", _names(row), f"{parts.CELL};text-align:left;overflow-wrap:anywhere"),
             ]
         )
         for row in rows

@@ -50,6 +50,16 @@ class NbMem(Configurable):
     leak_threshold = Int(
         262_144, min=0, help="Bytes below which a leak is not reported; smaller ones are summed."
     ).tag(config=True)
+    panel = Enum(
+        ["auto", "full", "plain"],
+        default_value="auto",
+        help=(
+            "What the panel is made of: 'full' has chart and sortable tables, which need the"
+            " widgets of the package anywidget; 'plain' needs only ipywidgets' own, which every"
+            " notebook page loads. With 'auto' it is plain until a page answers that it loads the"
+            " others. It holds for panels opened from then on."
+        ),
+    ).tag(config=True)
     free_previous_outputs = Bool(
         False,
         help=(

@@ -189,7 +189,7 @@ def test_the_cache_goes_back_to_the_driver(kernel):
 def test_the_panel_knows_the_device_and_how_full_it_is(kernel):
     kernel.run("%%gpumem\nx = torch.ones(2**20, device='toy')")
     kernel.run("from nbmem.panel import Panel\nfrom nbmem.session import current_session")
-    kernel.run("panel = Panel(current_session(), plain=True)\npanel.refresh()")
+    kernel.run("panel = Panel(current_session(), kind='plain')\npanel.refresh()")
     kernel.run(
         "def texts(widget):\n"
         "    yield str(getattr(widget, 'value', ''))\n"

@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from core_page import CorePage
 from lab_page import LONG, Notebook
 from lab_server import serve
 from playwright.sync_api import BrowserContext, Page, sync_playwright
@@ -152,3 +153,12 @@ def new_page(chromium: BrowserContext):
     yield open_page
     for page in pages:
         page.close()
+
+
+@pytest.fixture
+def core(lab, chromium: BrowserContext):
+    """Returns a page that has core widgets only; fails where it had something to complain of."""
+    made = CorePage(chromium.new_page(), lab[0])
+    yield made
+    made.close()
+    assert ([], []) == (made.errors, made.elsewhere)

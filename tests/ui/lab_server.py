@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from core_page import STATIC
 
 HERE = Path(__file__).parent
 
@@ -85,6 +86,7 @@ def lab_command(port: int, root: Path, python: str = sys.executable) -> list[str
         "--ServerApp.password=",
         "--ServerApp.disable_check_xsrf=True",
         f"--ServerApp.root_dir={root}",
+        *(f"--ServerApp.extra_static_paths={folder}" for folder in STATIC),
         "--LabApp.expose_app_in_browser=True",
         "--LabApp.extension_manager=readonly",
         "--JupyterNotebookApp.expose_app_in_browser=True",

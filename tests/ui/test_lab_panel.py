@@ -326,16 +326,24 @@ def test_a_chart_that_can_not_load_says_so_beside_the_table(notebook):
     assert [] == book.errors
 
 
-def test_a_page_that_loads_no_widget_of_ours_offers_the_plain_panel(notebook):
+def test_a_page_that_can_load_no_widget_of_ours_shows_the_plain_panel(notebook):
     book = notebook(LOAD, SHOW, FEATS, own_page=True)
     book.page.evaluate("() => { URL.createObjectURL = () => { throw new Error('forbidden'); }; }")
     book.run(0, 1, 2)
     panel = book.panel(1)
-    panel.get_by_role("button", name="Chart or tables missing? Show the plain panel").click()
     expect(panel.locator("table").first).to_contain_text("+16.0")
     panel.locator("select[title^='Live tensors']").select_option(index=0)
     panel.get_by_role("button", name="del feats (16.0 MiB)").click()
     expect(panel).to_contain_text("Freed 16.0 MiB")
+
+
+def test_a_full_panel_that_was_asked_for_offers_the_plain_one(notebook):
+    book = notebook(LOAD, "%config NbMem.panel = 'full'", SHOW, FEATS, own_page=True)
+    book.page.evaluate("() => { URL.createObjectURL = () => { throw new Error('forbidden'); }; }")
+    book.run(0, 1, 2, 3)
+    panel = book.panel(2)
+    panel.get_by_role("button", name="Chart or tables missing? Show the plain panel").click()
+    expect(panel.locator("table").first).to_contain_text("+16.0")
 
 
 def test_without_anywidget_core_widgets_show_the_same_figures_and_act(notebook):

@@ -108,7 +108,9 @@ def page(wire, manager):
 @pytest.fixture
 def panel(page):
     page.open()
-    return frontend._current._panel
+    made = frontend._current._panel
+    made._bodies._probe._receive(None, {"type": "here"}, [])  # as a page that loads anywidgets
+    return made
 
 
 def run(shell, code, **options):
@@ -333,7 +335,7 @@ def test_a_page_can_have_a_cell_shown(page, shell, panel):
 
 
 def test_the_plain_panel_shows_a_cell_below_its_table(page, shell, panel):
-    panel._show_plain()
+    panel._bodies.show_plain()
     run(shell, f"%%gpumem one\n{KEEPS}")
     page.send({"type": "show_cell", "serial": current_session().history.last().serial})
     assert "peak 95.4 MiB" in panel._body._detail.value

@@ -32,9 +32,9 @@ def session():
     return ScriptedSession(cell(1, 0, 3 * MIB, 4 * MIB))
 
 
-@pytest.fixture(params=["rich", "plain"])
+@pytest.fixture(params=["full", "plain"])
 def panel(session, request):
-    made = Panel(session, plain=request.param == "plain")
+    made = Panel(session, kind=request.param)
     yield made
     made.close()
 

@@ -284,8 +284,8 @@ def test_hostile_texts_are_escaped_wherever_they_enter_html(session):
         reading("cuda:1", "accelerator", None, name=evil, notes=(Note("peak", "x", evil),)),
     ]
     session.refused = (evil,)
-    for plain in (False, True):
-        panel = Panel(session, plain=plain)
+    for kind in ("full", "plain"):
+        panel = Panel(session, kind=kind)
         panel._acts.update(panel._snapshot, [11])
         panel._acts._press_del()
         panel._acts.say(evil)
@@ -296,7 +296,7 @@ def test_hostile_texts_are_escaped_wherever_they_enter_html(session):
 
 
 def test_core_widgets_alone_show_the_same_and_act(session):
-    panel = Panel(session, plain=True)
+    panel = Panel(session, kind="plain")
     kinds = {type(widget).__module__.partition(".")[0] for widget in tree(panel.widget)}
     assert {"ipywidgets"} == kinds
     assert "x1 = make()" in texts(panel)

@@ -32,9 +32,9 @@ def session():
     return made
 
 
-@pytest.fixture(params=["rich", "plain"])
+@pytest.fixture(params=["full", "plain"])
 def panel(session, request):
-    made = Panel(session, plain=request.param == "plain")
+    made = Panel(session, kind=request.param)
     yield made
     made.close()
 
@@ -79,7 +79,7 @@ def test_a_row_has_bytes_why_the_way_and_the_cell(session):
 
 
 def test_core_widgets_list_the_same(session):
-    panel = Panel(session, plain=True)
+    panel = Panel(session, kind="plain")
     unfold(panel)
     assert [
         " 1.14 GiB    [9]  traceback of cell [9] → train() → local 'acts'",
@@ -366,9 +366,9 @@ def test_hostile_texts_are_escaped(session):
     evil = "<img src=x onerror=alert(1)>\u202e\n</pre>"
     session.refused = (evil,)
     session.notes = (Note("leaks", "x", evil),)
-    for plain in (False, True):
+    for kind in ("full", "plain"):
         session.leaks = [leak(MIB, evil, reason=evil, remedy=evil, cost=evil, device=evil)]
-        panel = Panel(session, plain=plain)
+        panel = Panel(session, kind=kind)
         unfold(panel)
         choose(panel, 0)
         shown = [w.value for w in tree(panel.widget) if type(w).__name__ == "HTML"]

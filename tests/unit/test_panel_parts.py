@@ -93,8 +93,8 @@ def test_names_with_dots_in_brackets_are_one_step():
 def test_modules_are_shown_only_where_there_is_one_and_can_be_entered_by_a_choice():
     session = ScriptedSession(cell(1, 0, 3 * MIB, 4 * MIB))
     session.storages = of_models()[4:]
-    for plain in (False, True):
-        panel = Panel(session, plain=plain)
+    for kind in ("full", "plain"):
+        panel = Panel(session, kind=kind)
         assert "none" == panel._modules.widget.layout.display
         panel.close()
     session.storages = of_models()
@@ -189,10 +189,10 @@ def test_no_device_to_read_is_a_sentence():
     assert "No device can be read" in ledger_html(Ledger((), 0.0), "IEC")
 
 
-@pytest.mark.parametrize("plain", [False, True])
-def test_the_ledger_is_taken_when_it_is_opened_and_with_each_listing_after_that(plain):
+@pytest.mark.parametrize("kind", ["full", "plain"])
+def test_the_ledger_is_taken_when_it_is_opened_and_with_each_listing_after_that(kind):
     session = ScriptedSession(cell(1, 0, 3 * MIB, 4 * MIB))
-    panel = Panel(session, plain=plain)
+    panel = Panel(session, kind=kind)
     session.tell()
     assert 0 == session.ledgers
     assert "Ledger of" not in copy_text(panel._snapshot)
@@ -259,7 +259,7 @@ def test_a_refusal_has_the_name_of_the_storage_not_its_number():
 def test_core_widgets_group_filter_sort_and_choose_groups_too():
     session = ScriptedSession(cell(1, 0, 3 * MIB, 4 * MIB))
     session.storages = of_models()
-    panel = Panel(session, plain=True)
+    panel = Panel(session, kind="plain")
     body = panel._body
     body._by.value = "category"
     assert ["parameter · 2 storages", "user · 1 storage"] == [
@@ -281,7 +281,7 @@ def test_core_widgets_look_into_modules_and_tell_what_bars_are_made_of():
     alive = {"cpu": {"parameter": 2 * MIB, "user": MIB}}
     session = ScriptedSession(cell(1, 0, 4 * MIB, 4 * MIB, alive=alive))
     session.storages = of_models()
-    panel = Panel(session, plain=True)
+    panel = Panel(session, kind="plain")
     body = panel._body
     assert "not in tensors found 1.00, P 2.00, U 1.00 MiB" in words(body._cells.value)
     assert "body › 7.00" in words(body._tree.value)

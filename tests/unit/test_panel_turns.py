@@ -22,9 +22,9 @@ def session():
     return made
 
 
-@pytest.fixture(params=["rich", "plain"])
+@pytest.fixture(params=["full", "plain"])
 def panel(session, request):
-    made = Panel(session, plain=request.param == "plain")
+    made = Panel(session, kind=request.param)
     yield made
     made.close()
 
