@@ -160,6 +160,11 @@ class AcceleratorReader:
             return 0
         return _current(self._allocator.raw_stats(self._index), "reserved") or 0
 
+    def limit(self) -> int | None:
+        """Returns the most bytes that torch may reserve; None where no limit is set."""
+        capacity = self.capacity()
+        return None if capacity is None else capacity.limit
+
     def _fraction(self) -> float | None:
         with suppress(Exception):  # a vendor's limit that can't be asked is none that is known
             return self._facts.fraction() if self._allocator.started() else None

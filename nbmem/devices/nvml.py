@@ -102,11 +102,13 @@ class Nvml:
 
         A process that this one may not see, as from inside a container, is missing.
         """
-        return list_processes(self._api, self._card(index, uuid).handle)
+        handle = self._card(index, uuid).handle
+        return list_processes(self._api, handle)
 
     def name(self, index: int, uuid: str | None) -> str:
         """Returns the card's name: nvidia-smi's `Product Name`."""
-        return _text(self._api.nvmlDeviceGetName(self._card(index, uuid).handle))
+        handle = self._card(index, uuid).handle
+        return _text(self._api.nvmlDeviceGetName(handle))
 
     def close(self) -> None:
         """Ends nbmem's use of NVML; another user's is not touched (NVML counts)."""

@@ -103,8 +103,9 @@ class DeviceReader(Protocol):
         """Returns what torch can hold at most now, with its parts; None when unknown."""
 
     def capacity_at_a_glance(self) -> DeviceCapacity | None:
-        """Returns the same for a thread that only looks: what is asked of torch is as of the last
-        `capacity()`.
+        """Returns the same for a thread that only looks.
+
+        What only torch could tell is as of the last `capacity()`.
         """
 
 

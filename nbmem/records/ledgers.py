@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from nbmem.records.devices import DeviceCapacity
 from nbmem.records.notes import Note
 
 
@@ -100,6 +101,8 @@ class DeviceLedger:
     processes: tuple[ProcessMemory, ...] = ()
     """Largest first."""
     notes: tuple[Note, ...] = ()
+    capacity: DeviceCapacity | None = None
+    """What torch can get of the device; None on `cpu`, and where it is not known."""
 
 
 @dataclass(frozen=True, slots=True)
