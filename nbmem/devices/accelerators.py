@@ -81,13 +81,12 @@ class AcceleratorReader:
         How full the card is says NVML, else `torch.accelerator.get_memory_info`; where neither
         does, the capacity is torch's `total_memory`, with a note.
         """
-        self._capacity = self._find_capacity()
-        return self._capacity
+        return self._look([])[1]
 
     def capacity_at_a_glance(self) -> DeviceCapacity | None:
         """Returns the same without a call of CUDA's; where it takes one, what was found last."""
         try:
-            return self._measured(self._drivers_card)
+            return self._capacity_by(*self._at_one_moment(self._drivers_card))
         except Exception:  # NVML does not tell: what torch told stands
             return self._capacity
 
@@ -96,8 +95,7 @@ class AcceleratorReader:
         notes: list[Note] = []
         stats = self._stats(notes)
         allocated = _current(stats, "allocated")
-        card = self._attempt(self._card_in_use, "driver_used", notes)
-        parts = self.capacity()
+        card, parts = self._look(notes)
         reading = DeviceReading(
             device=self.device,
             kind=self.kind,
@@ -134,31 +132,47 @@ class AcceleratorReader:
             notes.append(reading_failed(self.device, field, error))
             return None
 
-    def _find_capacity(self) -> DeviceCapacity | None:
-        for figures in (self.card, self._torchs_card):
-            with suppress(Exception):  # the next one may know
-                return self._measured(figures)
-        if self._capacity is not None:  # as while a graph is recorded
-            return self._capacity
-        with suppress(Exception):
-            total = self._facts.total() if self._allocator.started() else None
-            return None if total is None else at_most(total, self._fraction())
-        return None
+    def _look(self, notes: list[Note]) -> tuple[CardMemory | None, DeviceCapacity | None]:
+        """Returns how full the card is, and what of it torch can get; both None where unknown."""
+        try:
+            card, reserved = self._at_one_moment(self._card_in_use)
+        except Exception as error:
+            notes.append(reading_failed(self.device, "driver_used", error))
+            with suppress(Exception):  # a device whose bytes nobody tells
+                self._capacity = self._capacity or self._bounds()
+            return None, self._capacity
+        self._capacity = self._capacity_by(card, reserved)
+        return card, self._capacity
 
-    def _measured(self, figures: Callable[[], CardMemory]) -> DeviceCapacity:
-        """Returns the capacity by what the card and the allocator say at one moment."""
+    def _at_one_moment(self, figures: Callable[[], CardMemory]) -> tuple[CardMemory, int | None]:
+        """Returns how full the card is, and what the allocator reserved of it meanwhile."""
         reserved = self._reserved()
         for _ in range(_ATTEMPTS):
             card, before, reserved = figures(), reserved, self._reserved()
             if before == reserved:
                 break
-        whole = self._facts.total() if self._allocator.started() else None
-        return capacity_of(card, reserved, fraction=self._fraction(), whole=whole)
+        return card, reserved
 
-    def _reserved(self) -> int:
-        if not self._allocator.started():
-            return 0
-        return _current(self._allocator.raw_stats(self._index), "reserved") or 0
+    def _capacity_by(self, card: CardMemory, reserved: int | None) -> DeviceCapacity:
+        fraction, whole = self._fraction(), self._total()
+        if reserved is None:
+            return at_most(card.total, fraction)
+        return capacity_of(card, reserved, fraction=fraction, whole=whole)
+
+    def _bounds(self) -> DeviceCapacity | None:
+        total = self._total()
+        return None if total is None else at_most(total, self._fraction())
+
+    def _total(self) -> int | None:
+        return self._facts.total() if self._allocator.started() else None
+
+    def _reserved(self) -> int | None:
+        """Returns what the allocator holds; None where it can't be asked."""
+        with suppress(Exception):
+            if not self._allocator.started() and self._allocator.silence() is None:
+                return 0
+            return _current(self._allocator.raw_stats(self._index), "reserved")
+        return None
 
     def limit(self) -> int | None:
         """Returns the most bytes that torch may reserve; None where no limit is set."""
@@ -221,7 +235,7 @@ class AcceleratorReader:
 
     def _fits(self, card: CardMemory) -> bool:
         """Returns whether the driver's figures can be of the device that torch sees."""
-        seen = self._facts.total() if self._allocator.started() else None
+        seen = self._total()
         if seen is None or card.instance:
             return True
         return _LEAST_SEEN * (card.total - (card.reserved or 0)) <= seen <= _MOST_SEEN * card.total

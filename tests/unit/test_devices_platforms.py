@@ -12,7 +12,7 @@ from recordings import needs_recordings, nvml_text
 from simulated_cuda import block, segment
 from simulated_nvml import NotFoundError, card, process
 
-from nbmem.devices import namespaces, nvml
+from nbmem.devices import accelerators, namespaces, nvml
 from nbmem.devices.namespaces import in_container, own_number
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
@@ -49,9 +49,8 @@ def notes(machine, field="capacity"):
 # --- unified memory -------------------------------------------------------------------------------
 
 
-def has_memory(monkeypatch, available, total=128 * GIB):
-    told = SimpleNamespace(total=total, available=available, used=total - available)
-    monkeypatch.setattr(psutil, "virtual_memory", lambda: told)
+def has_memory(monkeypatch, available):
+    monkeypatch.setattr(accelerators, "available_memory", lambda: available)
 
 
 def test_on_unified_memory_torch_can_get_what_the_system_calls_available(begin, monkeypatch):
@@ -85,7 +84,7 @@ def test_a_part_that_the_driver_sets_aside_is_not_the_device(begin, monkeypatch)
     """An RTX Spark's driver tells 8,128 MiB of 46,477 that CUDA can use."""
     set_aside = card("0", total=8128 * MIB, used=200 * MIB)
     machine = begin(set_aside, total=46477 * MIB, integrated=True, others=20 * GIB)
-    has_memory(monkeypatch, available=30 * GIB, total=54 * GIB)
+    has_memory(monkeypatch, available=30 * GIB)
     assert (31 * GIB, 46477 * MIB) == (reading(machine).capacity, reading(machine).parts.total)
 
 
@@ -107,6 +106,10 @@ def test_the_ledger_of_unified_memory_is_one_sum_that_closes(begin, monkeypatch)
     assert "main memory that anything else uses" == total.lines[-1].label
     assert "psutil.virtual_memory().available" == total.lines[3].equals
     assert 101 * GIB == ledger.capacity.bytes
+
+
+def test_what_is_available_is_what_the_system_says():
+    assert abs(psutil.virtual_memory().available - accelerators.available_memory()) < GIB
 
 
 def test_before_cuda_starts_nothing_is_made_up(monkeypatch):
@@ -150,7 +153,7 @@ def test_a_recorded_gb10_that_tells_nothing_is_read_by_torch_and_the_system(begi
     )
     assert ["NOT_SUPPORTED", "NOT_SUPPORTED"] == refusals
     machine = begin(card("0", total=None), total=installed, integrated=True, others=60 * GIB)
-    has_memory(monkeypatch, available, installed)
+    has_memory(monkeypatch, available)
     assert min(installed, available + GIB) == reading(machine).capacity
     assert "[N/A], [N/A], [N/A]" in nvml_text("gb10-nvidia-smi")
 
