@@ -36,6 +36,8 @@ def facts(parts):
 def tell(*figures):
     print(json.dumps(figures), flush=True)
 """
+ALONE = {name: value for name, value in os.environ.items() if name != "EMULATED_CUDA_CARD"}
+"""Not on the card that the processes of this run share: here each byte is told."""
 SMALL = {
     "EMULATED_CUDA_DEVICES": "1",
     "EMULATED_CUDA_BYTES": str(2 * GIB),
@@ -48,7 +50,7 @@ SMALL = {
 def begin(program, **settings):
     return subprocess.Popen(
         [sys.executable, "-c", BEGIN + program],
-        env=os.environ | SMALL | settings,
+        env=ALONE | SMALL | settings,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -90,14 +92,13 @@ tell(delta.peak, *facts(delta.parts))
 
 
 def test_cuda_malloc_async_fills_the_bar_with_and_without_a_limit():
-    whole, limited = told_by(
+    limited, whole = told_by(
         """
-delta = refused().devices["cuda:0"]
-tell(delta.peak, delta.capacity)
-torch.cuda.empty_cache()
-torch.cuda.set_per_process_memory_fraction(0.25)
-delta = refused().devices["cuda:0"]
-tell(delta.peak, delta.capacity)
+for fraction in (0.25, 1.0):
+    torch.cuda.set_per_process_memory_fraction(fraction)
+    delta = refused().devices["cuda:0"]
+    tell(delta.peak, delta.capacity)
+    torch.cuda.empty_cache()
 """,
         PYTORCH_ALLOC_CONF="backend:cudaMallocAsync",
     )
