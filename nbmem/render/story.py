@@ -153,7 +153,6 @@ _EMPTY = "nothing was allocated"
 def _tell_device(record: CellRecord, delta: DeviceDelta, units: Units, rows: int) -> DeviceStory:
     created = tuple(s for s in record.created if s.device == delta.device)
     facts = [
-        *_limits(record, delta, units),
         *_movements(record, delta, units),
         *_steps(record, delta.device, units),
         *trend_facts(record, delta.device, units),
@@ -172,7 +171,7 @@ def _tell_device(record: CellRecord, delta: DeviceDelta, units: Units, rows: int
         created=created,
         rows=tuple(rows_of(created, rows)),
         stayed=_stayed(created, units),
-        facts=tuple(facts),
+        facts=(*_limits(record, delta, units), *facts),
     )
 
 
