@@ -41,8 +41,8 @@ def fill():
         kept.append(torch.empty(STEP, dtype=torch.uint8, device="cuda:0"))
 
 
-def measure_until_refused():
-    with nbmem.measure("fill") as measured, pytest.raises(torch.OutOfMemoryError):
+def measure_until_refused(label):
+    with nbmem.measure(label) as measured, pytest.raises(torch.OutOfMemoryError):
         fill()
     return measured.record.devices["cuda:0"]
 
@@ -84,7 +84,7 @@ print(delta.peak, delta.capacity, parts.total, parts.driver or 0, parts.others, 
 @pytest.mark.parametrize("fraction", [0.1, 0.25])
 def test_at_out_of_memory_by_a_limit_the_bar_is_full(fraction):
     torch.cuda.set_per_process_memory_fraction(fraction)
-    delta = measure_until_refused()
+    delta = measure_until_refused(f"fill {fraction}")
     allowed = fraction * torch.cuda.get_device_properties(0).total_memory
     assert abs(delta.capacity - allowed) <= 16  # torch keeps the fraction by its own rounding
     assert delta.capacity - 2 * STEP < delta.peak <= delta.capacity

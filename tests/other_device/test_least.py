@@ -64,7 +64,9 @@ def test_a_device_module_without_properties_is_not_called_broken(kernel):
 def test_status_shows_how_full_the_device_is(kernel):
     kernel.run("x = torch.ones(1000, device='toy')")
     shown = kernel.run("%gpumem")
-    assert "256 MiB  the device has" in shown
+    assert "248 MiB  torch can get" in shown  # the rest is of others
+    assert "8.00 MiB  of others" in shown
+    assert "256 MiB  the card's total" in shown
     assert "failed" not in shown
 
 

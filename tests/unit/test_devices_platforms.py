@@ -108,6 +108,17 @@ def test_the_ledger_of_unified_memory_is_one_sum_that_closes(begin, monkeypatch)
     assert 101 * GIB == ledger.capacity.bytes
 
 
+def test_the_ledger_of_main_memory_says_that_the_device_is_a_part_of_it(begin, monkeypatch):
+    machine = begin(card("0", total=None), total=120 * GIB, integrated=True)
+    has_memory(monkeypatch, available=100 * GIB)
+    installed = sum_called(machine.take("cpu").devices[1], "installed")
+    assert "unified_memory" in [note.code for note in installed.notes]
+    machine.cuda.integrated = False
+    plain = begin(card("0", used=2 * GIB))
+    installed = sum_called(plain.take("cpu").devices[1], "installed")
+    assert "unified_memory" not in [note.code for note in installed.notes]
+
+
 def test_what_is_available_is_what_the_system_says():
     assert abs(psutil.virtual_memory().available - accelerators.available_memory()) < GIB
 
