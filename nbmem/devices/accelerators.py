@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from nbmem.devices.allocator import Allocator, AllocatorCounter, Stats, device_module
+from nbmem.devices.capacity import available_memory
 from nbmem.devices.facts import DeviceFacts
 from nbmem.devices.insides import AllocatorState, read_state
+from nbmem.devices.limits import at_most, capacity_of
 from nbmem.devices.nvml import CardMemory
 from nbmem.devices.protocols import CounterUnavailableError, Sample, reading_failed
 from nbmem.devices.snapshot import Block, read_blocks
-from nbmem.records import DeviceReading, Note, ProcessMemory
+from nbmem.records import DeviceCapacity, DeviceReading, Note, ProcessMemory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,6 +52,10 @@ def count_devices(type_: str) -> int:
         return max(0, int(getattr(module, counter, lambda: 0)()))
 
 
+class NotThisDeviceError(CounterUnavailableError):
+    """What the driver says is of another device than torch's."""
+
+
 class AcceleratorReader:
     """One device behind torch's caching allocator."""
 
@@ -62,28 +68,34 @@ class AcceleratorReader:
         self._index = index
         self._nvml = nvml
         self._facts = DeviceFacts(allocator.type, index)
-        self._capacity: int | None = None
+        self._capacity: DeviceCapacity | None = None
         self._was_used = False
 
     def sample(self) -> Sample:
         """Returns allocated and reserved bytes; 0 and 0 before the device starts."""
         return self.counter.sample()
 
-    def capacity(self) -> int | None:
-        """Returns the card's total bytes: nvidia-smi's, else torch's `total_memory`.
+    def capacity(self) -> DeviceCapacity | None:
+        """Returns what torch's allocator can hold at most now, and what keeps it from the rest.
 
-        Where a device's properties do not tell it, it is `torch.accelerator.get_memory_info`'s.
+        How full the card is says NVML, else `torch.accelerator.get_memory_info`; where neither
+        does, the capacity is torch's `total_memory`, with a note.
         """
-        if self._capacity is None:
-            self._capacity = self._find_capacity()
-        return self._capacity
+        return self._look([])[1]
+
+    def capacity_at_a_glance(self) -> DeviceCapacity | None:
+        """Returns the same without a call of CUDA's; where it takes one, what was found last."""
+        try:
+            return self._capacity_by(*self._at_one_moment(self._drivers_card))
+        except Exception:  # NVML does not tell: what torch told stands
+            return self._capacity
 
     def read(self) -> DeviceReading:
         """Returns the allocator's counters and the card's; before CUDA starts they are 0."""
         notes: list[Note] = []
         stats = self._stats(notes)
         allocated = _current(stats, "allocated")
-        card = self._attempt(self._card_memory, "driver_used", notes)
+        card, parts = self._look(notes)
         reading = DeviceReading(
             device=self.device,
             kind=self.kind,
@@ -93,9 +105,11 @@ class AcceleratorReader:
             requested=_current(stats, "requested", at_least=1 if allocated else 0),
             active=_current(stats, "active", at_least=allocated or 0),
             reserved=_current(stats, "reserved"),
-            driver_used=None if card is None else card[0],
-            capacity=self.capacity(),
+            driver_used=None if card is None else card.used,
+            capacity=None if parts is None else parts.bytes,
+            parts=parts,
         )
+        notes += () if parts is None else parts.notes
         if reading.capacity is None and not self._is_used():
             notes.append(reading_failed(self.device, "capacity", self._unused("its capacity")))
         return _with_notes(reading, notes, self._allocator.silence())
@@ -118,14 +132,56 @@ class AcceleratorReader:
             notes.append(reading_failed(self.device, field, error))
             return None
 
-    def _find_capacity(self) -> int | None:
-        for figure in (self._card_total, self._torch_total, self._told_total):
-            try:
-                found = figure()
-            except Exception:  # the next one may know
-                continue
-            if found is not None:
-                return found
+    def _look(self, notes: list[Note]) -> tuple[CardMemory | None, DeviceCapacity | None]:
+        """Returns how full the card is, and what of it torch can get; both None where unknown."""
+        try:
+            card, reserved = self._at_one_moment(self._card_in_use)
+        except Exception as error:
+            notes.append(reading_failed(self.device, "driver_used", error))
+            with suppress(Exception):  # a device whose bytes nobody tells
+                self._capacity = self._capacity or self._bounds()
+            return None, self._capacity
+        self._capacity = self._capacity_by(card, reserved)
+        return card, self._capacity
+
+    def _at_one_moment(self, figures: Callable[[], CardMemory]) -> tuple[CardMemory, int | None]:
+        """Returns how full the card is, and what the allocator reserved of it meanwhile."""
+        reserved = self._reserved()
+        for _ in range(_ATTEMPTS):
+            card, before, reserved = figures(), reserved, self._reserved()
+            if before == reserved:
+                break
+        return card, reserved
+
+    def _capacity_by(self, card: CardMemory, reserved: int | None) -> DeviceCapacity:
+        fraction, whole = self._fraction(), self._total()
+        if reserved is None:
+            return at_most(card.total, fraction)
+        return capacity_of(card, reserved, fraction=fraction, whole=whole)
+
+    def _bounds(self) -> DeviceCapacity | None:
+        total = self._total()
+        return None if total is None else at_most(total, self._fraction())
+
+    def _total(self) -> int | None:
+        return self._facts.total() if self._allocator.started() else None
+
+    def _reserved(self) -> int | None:
+        """Returns what the allocator holds; None where it can't be asked."""
+        with suppress(Exception):
+            if not self._allocator.started() and self._allocator.silence() is None:
+                return 0
+            return _current(self._allocator.raw_stats(self._index), "reserved")
+        return None
+
+    def limit(self) -> int | None:
+        """Returns the most bytes that torch may reserve; None where no limit is set."""
+        capacity = self.capacity()
+        return None if capacity is None else capacity.limit
+
+    def _fraction(self) -> float | None:
+        with suppress(Exception):  # a vendor's limit that can't be asked is none that is known
+            return self._facts.fraction() if self._allocator.started() else None
         return None
 
     def allocator_state(self) -> AllocatorState:
@@ -143,14 +199,46 @@ class AcceleratorReader:
     def card(self) -> CardMemory:
         """Returns how full the whole card is, or its MIG instance: NVML's figures, else torch's.
 
+        Torch's are taken where the device has no memory of its own, of which NVML tells nothing or
+        a part, and where NVML's are not of torch's device.
+
         Raises:
             CounterUnavailableError: the driver can't be asked; the message says why.
         """
-        if self._nvml is not None:
-            return self._nvml.memory(self._index, self._uuid())
+        if self._nvml is None or self._integrated():
+            return self._torchs_card()
+        try:
+            return self._drivers_card()
+        except NotThisDeviceError as doubt:
+            return replace(self._torchs_card(), doubt=str(doubt))
+
+    def _drivers_card(self) -> CardMemory:
+        if self._nvml is None or self._integrated():
+            raise CounterUnavailableError(f"No driver's library tells how full {self.device} is.")
+        card = self._nvml.memory(self._index, self._uuid())
+        if not self._fits(card):
+            raise NotThisDeviceError(_ANOTHER)
+        return card
+
+    def _torchs_card(self) -> CardMemory:
         free, total = self._memory_info()
         query = f"torch.accelerator.get_memory_info({self._index})"
-        return CardMemory(total - free, total, free, query=query)
+        if not self._integrated():
+            return CardMemory(total - free, total, free, query=query)
+        available = self._nvml is not None
+        if available:  # torch says free, and means without the pages of files
+            free = min(total, max(free, available_memory()))
+        return CardMemory(total - free, total, free, query=query, unified=True, available=available)
+
+    def _integrated(self) -> bool:
+        return self._allocator.started() and self._facts.integrated()
+
+    def _fits(self, card: CardMemory) -> bool:
+        """Returns whether the driver's figures can be of the device that torch sees."""
+        seen = self._total()
+        if seen is None or card.instance:
+            return True
+        return _LEAST_SEEN * (card.total - (card.reserved or 0)) <= seen <= _MOST_SEEN * card.total
 
     def card_processes(self) -> tuple[ProcessMemory, ...]:
         """Returns the processes on the card, as far as this one may see them.
@@ -165,15 +253,6 @@ class AcceleratorReader:
     def _uuid(self) -> str | None:
         return self._facts.uuid() if self._allocator.started() else None
 
-    def _card_total(self) -> int:
-        return self.card().total
-
-    def _torch_total(self) -> int | None:
-        return self._facts.total() if self._allocator.started() else None
-
-    def _told_total(self) -> int:
-        return self._memory_info()[1]
-
     def _name(self) -> str:
         if self._allocator.started():
             return self._facts.name()
@@ -181,21 +260,21 @@ class AcceleratorReader:
             raise self._unused("its name")
         return self._nvml.name(self._index, None)
 
-    def _card_memory(self) -> tuple[int, int]:
-        """Returns used and total bytes of the whole card."""
+    def _card_in_use(self) -> CardMemory:
+        """Returns how full the whole card is, by torch where the driver does not tell."""
         try:
-            card = self.card()
+            return self.card()
         except CounterUnavailableError:
             if self._nvml is None or not self._is_used():
                 raise
-            free, total = self._memory_info()
-            return total - free, total
-        return card.used, card.total
+            return self._torchs_card()
 
     def _memory_info(self) -> tuple[int, int]:
         """Returns free and total bytes as torch knows them."""
         if not self._is_used():
             raise self._unused("how full it is")
+        if self._facts.capturing():
+            raise CounterUnavailableError(f"{self.device} is not asked while a graph is recorded.")
         return self._facts.memory_info()
 
     def _unused(self, what: str) -> CounterUnavailableError:
@@ -235,16 +314,18 @@ class MpsReader:
         """Returns torch's `current_allocated_memory` and `driver_allocated_memory`."""
         return Sample(torch.mps.current_allocated_memory(), torch.mps.driver_allocated_memory())
 
-    def capacity(self) -> int | None:
+    def capacity(self) -> DeviceCapacity | None:
         """Returns Metal's recommended largest working set."""
         try:
-            return int(torch.mps.recommended_max_memory())
+            return DeviceCapacity(int(torch.mps.recommended_max_memory()), unified=True)
         except Exception:  # torch or the system may not have this figure
             return None
 
+    capacity_at_a_glance = capacity
+
     def read(self) -> DeviceReading:
         """Returns what torch knows of Apple's GPU; the rest is None."""
-        sample = self.sample()
+        sample, parts = self.sample(), self.capacity()
         reading = DeviceReading(
             device=self.device,
             kind=self.kind,
@@ -255,11 +336,20 @@ class MpsReader:
             active=None,
             reserved=sample.reserved,
             driver_used=None,
-            capacity=self.capacity(),
+            capacity=None if parts is None else parts.bytes,
+            parts=parts,
         )
         return _with_notes(reading, [])
 
 
+_ATTEMPTS = 3
+"""Another thread may allocate between the driver's figures and torch's: they are taken anew."""
+_LEAST_SEEN, _MOST_SEEN = 0.8, 1.05
+"""What torch sees of a card, as parts of what the driver says it has."""
+_ANOTHER = (
+    "What the driver says of this card is not torch's device (a part of a divided card, or a "
+    "device that shares main memory), so torch's own figures are taken: compare with nvidia-smi."
+)
 _LEAF = {"all": {"current": 0, "peak": 0}}
 _NOTHING: Stats = dict.fromkeys(
     ("allocated_bytes", "requested_bytes", "active_bytes", "reserved_bytes"), _LEAF

@@ -61,6 +61,14 @@ def memory_use(root: Path = _ROOT) -> MemoryUse:
     return MemoryUse(limit.bytes, limited=True, available=limit.bytes - used)
 
 
+def available_memory() -> int:
+    """Returns what a process can still get of main memory: psutil's `available`.
+
+    A container's limit does not count what drivers allocate, so it is not asked.
+    """
+    return int(psutil.virtual_memory().available)
+
+
 def _control_group_limit(root: Path) -> _Limit | None:
     """Returns the lowest limit from this process's group up to the root; None without one."""
     try:

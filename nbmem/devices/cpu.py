@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from nbmem.devices.capacity import installed_memory
 from nbmem.devices.host import LIMITED, NO_ALLOCATOR
 from nbmem.devices.protocols import Sample
-from nbmem.records import DeviceReading, Note
+from nbmem.records import DeviceCapacity, DeviceReading, Note
 
 if TYPE_CHECKING:
     from nbmem.devices.protocols import PeakCounter
@@ -31,9 +31,11 @@ class CpuReader:
     def __init__(self, counter: PeakCounter) -> None:
         self.counter = counter
 
-    def capacity(self) -> int | None:
+    def capacity(self) -> DeviceCapacity:
         """Returns the installed bytes, or the container's limit where that is lower."""
-        return installed_memory().bytes
+        return DeviceCapacity(installed_memory().bytes)
+
+    capacity_at_a_glance = capacity
 
     def sample(self) -> Sample:
         """Returns the bytes of live CPU storages; nothing is reserved beyond them."""
@@ -52,6 +54,6 @@ class CpuReader:
             active=None,
             reserved=None,
             driver_used=None,
-            capacity=self.capacity(),
+            capacity=self.capacity().bytes,
             notes=(_NO_PEAK, NO_ALLOCATOR, _NO_DRIVER, *limited),
         )

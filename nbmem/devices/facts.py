@@ -47,6 +47,27 @@ class DeviceFacts:
         told = self._property("uuid")
         return None if told is None else str(told)
 
+    def integrated(self) -> bool:
+        """Returns whether the device has no memory of its own (`is_integrated`): GB10, Jetson."""
+        return bool(self._property("is_integrated"))
+
+    def fraction(self) -> float | None:
+        """Returns the part of the device that torch may reserve; None where it is not told.
+
+        The same as `torch.cuda.get_per_process_memory_fraction`. To be asked of an allocator that
+        has started.
+        """
+        read = getattr(device_module(self._type), "get_per_process_memory_fraction", None)
+        return None if read is None else float(read(self._index))
+
+    def capturing(self) -> bool:
+        """Returns whether this thread records a CUDA graph, when calls of the driver may fail."""
+        asked = getattr(device_module(self._type), "is_current_stream_capturing", None)
+        try:
+            return False if asked is None else bool(asked())
+        except Exception:  # a build without graphs
+            return False
+
     def memory_info(self) -> tuple[int, int]:
         """Returns free and total bytes: `torch.accelerator.get_memory_info`.
 

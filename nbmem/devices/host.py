@@ -11,7 +11,7 @@ import psutil
 from nbmem.devices.capacity import installed_memory
 from nbmem.devices.protocols import CounterUnavailableError, Sample, reading_failed
 from nbmem.devices.stand_in import EntryPoint
-from nbmem.records import DeviceReading, Note
+from nbmem.records import DeviceCapacity, DeviceReading, Note
 
 if TYPE_CHECKING:
     from nbmem.devices.peaks import PeakOwner
@@ -136,9 +136,11 @@ class HostReader:
         self.counter = HostCounter()
         self._view = view
 
-    def capacity(self) -> int | None:
+    def capacity(self) -> DeviceCapacity:
         """Returns the installed bytes, or the container's limit where that is lower."""
-        return installed_memory().bytes
+        return DeviceCapacity(installed_memory().bytes)
+
+    capacity_at_a_glance = capacity
 
     def sample(self) -> Sample:
         """Returns the RSS; nothing is reserved beyond it."""
@@ -164,7 +166,7 @@ class HostReader:
             active=None,
             reserved=None,
             driver_used=int(psutil.virtual_memory().used),
-            capacity=self.capacity(),
+            capacity=self.capacity().bytes,
             notes=(*notes, NO_ALLOCATOR),
         )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import platform
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,24 @@ class CardMemory:
     """It is a MIG instance, and these are its figures, not the card's."""
     query: str = ""
     """The call of torch's that tells free and total bytes, where no NVIDIA driver does."""
+    lends: bool = False
+    """The driver lends it main memory where its own is full (Windows, WSL)."""
+    unified: bool = False
+    """It has no memory of its own: these are main memory's figures."""
+    available: bool = False
+    """`free` is what the system calls available, which torch's call does not tell."""
+    doubt: str = ""
+    """Why the driver's figures were not taken, in a sentence; empty where they were."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Card:
+    """A card or MIG instance of the driver's, and what does not change about it."""
+
+    handle: Any
+    selector: str
+    instance: bool
+    lends: bool
 
 
 class Nvml:
@@ -46,7 +65,7 @@ class Nvml:
         self._pid: int | None = None
         self._api: Any = None
         self._refusal: str | None = None
-        self._found: dict[tuple[int | str | None, ...], tuple[Any, str | None]] = {}
+        self._found: dict[tuple[int | str | None, ...], tuple[_Card | None, str]] = {}
 
     def memory(self, index: int, uuid: str | None) -> CardMemory:
         """Returns used and total bytes of torch's device `index`.
@@ -55,33 +74,40 @@ class Nvml:
             index: torch's number of the device.
             uuid: its UUID as torch knows it, without a prefix; None before CUDA started.
         """
-        handle = self._handle(index, uuid)
+        card = self._card(index, uuid)
         try:
-            info = self._memory_info(handle)
+            info = self._memory_info(card.handle)
         except Exception as error:
             raise CounterUnavailableError(
                 f"The NVIDIA driver does not say how full this GPU is: {error}."
             ) from None
-        return CardMemory(
+        memory = CardMemory(
             used=int(info.used),
             total=int(info.total),
             free=int(info.free),
             reserved=_reserved(info),
-            selector=_selector(self._api, handle),
-            instance=_is_instance(self._api, handle),
+            selector=card.selector,
+            instance=card.instance,
+            lends=card.lends,
         )
+        if not _can_be(memory):
+            raise CounterUnavailableError(
+                "The NVIDIA driver's figures of this GPU can't be true (as on GPUs without memory "
+                "of their own), so they are not taken: torch tells more once it uses the GPU."
+            )
+        return memory
 
     def processes(self, index: int, uuid: str | None) -> tuple[ProcessMemory, ...]:
         """Returns the processes that use torch's device `index`: nvidia-smi's process table.
 
         A process that this one may not see, as from inside a container, is missing.
         """
-        handle = self._handle(index, uuid)
+        handle = self._card(index, uuid).handle
         return list_processes(self._api, handle)
 
     def name(self, index: int, uuid: str | None) -> str:
         """Returns the card's name: nvidia-smi's `Product Name`."""
-        handle = self._handle(index, uuid)
+        handle = self._card(index, uuid).handle
         return _text(self._api.nvmlDeviceGetName(handle))
 
     def close(self) -> None:
@@ -104,16 +130,16 @@ class Nvml:
             raise CounterUnavailableError(self._refusal)
         return self._api
 
-    def _handle(self, index: int, uuid: str | None) -> Any:
+    def _card(self, index: int, uuid: str | None) -> _Card:
         api = self._start()
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
         key = index, uuid, visible, os.environ.get("CUDA_DEVICE_ORDER")
         if key not in self._found:
             self._found[key] = _look_for_card(api, index, uuid, visible)
-        handle, refusal = self._found[key]
-        if refusal is not None:
+        card, refusal = self._found[key]
+        if card is None:
             raise CounterUnavailableError(refusal)
-        return handle
+        return card
 
     def _memory_info(self, handle: Any) -> Any:
         version = getattr(self._api, "nvmlMemory_v2", None)
@@ -141,16 +167,15 @@ def _load() -> tuple[Any, str | None]:
 
 def _look_for_card(
     api: Any, index: int, uuid: str | None, visible: str | None
-) -> tuple[Any, str | None]:
-    """Returns the card's handle, or None and the reason why there is none."""
+) -> tuple[_Card | None, str]:
+    """Returns the card, or None and the reason why there is none."""
     try:
-        handle = _find_card(api, index, uuid, visible)
-        _refuse_shared_card(api, handle)
+        handle = _own_part(api, _find_card(api, index, uuid, visible))
     except CounterUnavailableError as refused:
         return None, str(refused)
     except Exception as error:
         return None, f"The NVIDIA driver could not tell which card cuda:{index} is: {error}."
-    return handle, None
+    return _Card(handle, _selector(api, handle), _is_instance(api, handle), _lends(api, handle)), ""
 
 
 def _find_card(api: Any, index: int, uuid: str | None, visible: str | None) -> Any:
@@ -232,17 +257,53 @@ def _is_instance(api: Any, handle: Any) -> bool:
         return False
 
 
-def _refuse_shared_card(api: Any, handle: Any) -> None:
+def _own_part(api: Any, handle: Any) -> Any:
+    """Returns the card, or of a divided one its only instance: the whole is no process's."""
     if _is_instance(api, handle):
-        return
+        return handle
     try:
-        shared = api.nvmlDeviceGetMigMode(handle)[0] == 1
+        divided = api.nvmlDeviceGetMigMode(handle)[0] == 1
     except Exception:  # cards and drivers without MIG say so by an error
-        return
-    if shared:
+        return handle
+    if not divided:
+        return handle
+    instances = _instances(api, handle)
+    if len(instances) != 1:
         raise CounterUnavailableError(
             "This GPU is divided into MIG instances: name one by its UUID in CUDA_VISIBLE_DEVICES."
         )
+    return instances[0]
+
+
+def _instances(api: Any, handle: Any) -> list[Any]:
+    found = []
+    with contextlib.suppress(Exception):  # a driver that does not list them
+        for number in range(_number(api.nvmlDeviceGetMaxMigDeviceCount(handle))):
+            with contextlib.suppress(Exception):  # a place that no instance has
+                found.append(api.nvmlDeviceGetMigDeviceHandleByIndex(handle, number))
+    return found
+
+
+def _lends(api: Any, handle: Any) -> bool:
+    """Returns whether the driver puts main memory behind the card: Windows' WDDM, and WSL."""
+    try:
+        return _number(api.nvmlDeviceGetCurrentDriverModel(handle)) == _WDDM
+    except Exception:  # only Windows has models of drivers
+        return os.name == "nt" or _is_wsl()
+
+
+def _is_wsl() -> bool:
+    return "microsoft" in platform.release().lower()
+
+
+_WDDM = 0
+"""NVML_DRIVER_WDDM."""
+
+
+def _can_be(card: CardMemory) -> bool:
+    """Returns whether a card can be so full: each figure is a part of the total."""
+    parts = (card.used, card.free, card.reserved or 0)
+    return card.total > 0 and all(0 <= part <= card.total for part in parts)
 
 
 def _number(value: Any) -> int:

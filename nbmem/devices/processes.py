@@ -8,11 +8,13 @@ from typing import Any
 
 import psutil
 
+from nbmem.devices.namespaces import own_number
 from nbmem.devices.protocols import CounterUnavailableError
 from nbmem.records import ProcessMemory
 
 _KINDS = "Compute", "Graphics", "MPSCompute"
 """nvidia-smi's types C, G and M+C."""
+_NO_CARD_HAS = 2**50
 
 
 def list_processes(api: Any, handle: Any) -> tuple[ProcessMemory, ...]:
@@ -26,9 +28,10 @@ def list_processes(api: Any, handle: Any) -> tuple[ProcessMemory, ...]:
         CounterUnavailableError: the driver lists no processes here.
     """
     sizes = _sizes(api, handle)
-    own = os.getpid()
+    own = own_number(sizes)
+    here = own == os.getpid()
     rows = [
-        ProcessMemory(pid, _name(api, pid, known=own in sizes), size, own=pid == own)
+        ProcessMemory(pid, _name(api, pid, known=here), size, own=pid == own)
         for pid, size in sizes.items()
     ]
     return tuple(sorted(rows, key=lambda row: (-(row.bytes or 0), row.pid)))
@@ -45,14 +48,22 @@ def _sizes(api: Any, handle: Any) -> dict[int, int | None]:
             refusals.append(error)
             continue
         for process in running:
-            pid, size = int(process.pid), process.usedGpuMemory
+            pid, size = int(process.pid), _size(process.usedGpuMemory)
             known = sizes.get(pid)
-            sizes[pid] = known if size is None else max(int(size), known or 0)
+            sizes[pid] = known if size is None else max(size, known or 0)
     if len(refusals) == len(_KINDS):
         raise CounterUnavailableError(
             f"The NVIDIA driver does not list the processes on this GPU: {refusals[0]}."
         )
     return sizes
+
+
+def _size(told: Any) -> int | None:
+    """Returns the bytes of a process; None where the driver has no figure.
+
+    It writes that as 2**64 − 1 (Windows, WSL), which some releases of the package hand on.
+    """
+    return None if told is None or not 0 <= int(told) < _NO_CARD_HAS else int(told)
 
 
 def _name(api: Any, pid: int, *, known: bool) -> str | None:

@@ -9,7 +9,7 @@ from nbmem.errors import NbmemError
 from nbmem.records import Note
 
 if TYPE_CHECKING:
-    from nbmem.records import DeviceReading
+    from nbmem.records import DeviceCapacity, DeviceReading
 
 
 class CounterUnavailableError(NbmemError):
@@ -99,8 +99,14 @@ class DeviceReader(Protocol):
     def sample(self) -> Sample:
         """Returns the figures a scope needs, as cheaply as they can be had."""
 
-    def capacity(self) -> int | None:
-        """Returns the bytes the device has; None when unknown."""
+    def capacity(self) -> DeviceCapacity | None:
+        """Returns what torch can hold at most now, with its parts; None when unknown."""
+
+    def capacity_at_a_glance(self) -> DeviceCapacity | None:
+        """Returns the same for a thread that only looks.
+
+        What only torch could tell is as of the last `capacity()`.
+        """
 
 
 def reading_failed(device: str, field: str, error: BaseException) -> Note:

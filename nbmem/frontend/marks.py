@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from nbmem.frontend.messages import share_of
+from nbmem.render.capacity_words import CAN_GET
 from nbmem.render.live_words import title_words
 from nbmem.units import format_bytes, format_change, format_share
 
@@ -90,6 +91,7 @@ def _tip(record: CellRecord, delta: DeviceDelta | None, units: Units) -> str:
     parts = ["peak not known" if delta.peak is None else f"peak {format_bytes(delta.peak, units)}"]
     if delta.peak is not None and delta.capacity:
         whole = "main memory" if delta.device == "cpu" else delta.device
+        whole = whole if delta.parts is None else f"what {CAN_GET} on {whole}"
         parts.append(f"{format_share(delta.peak, delta.capacity)} of {whole}")
     return f"{title}: {', '.join(parts)}; {_stayed(delta.delta, units)}"
 

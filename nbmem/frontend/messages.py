@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from nbmem._version import __version__
+from nbmem.render.capacity_words import capacity_words
 from nbmem.render.live_words import amount_words, device_words, live_words, title_words
 
 if TYPE_CHECKING:
@@ -87,12 +88,18 @@ def state(
         "device": reading.device,
         "status": amount_words(*facts, units),
         "share": share_of(reading.allocated, reading.capacity),
-        "tip": device_words(*facts, units),
+        "tip": _tip(reading, units),
         "hint": NO_RECORDS if is_empty else "",
         "costliest": costliest,
         "copy": copy,
         "taken_at": taken_at,
     }
+
+
+def _tip(reading: DeviceReading, units: Units) -> str:
+    told = device_words(reading.device, reading.allocated, reading.capacity, units)
+    parts = reading.parts
+    return told if parts is None else f"{told}; {capacity_words(parts, units)}"
 
 
 def marks(changed: Sequence[Message], *, whole: bool) -> Message:

@@ -10,7 +10,7 @@ from nbmem.devices.protocols import reading_failed
 from nbmem.ledger.allocator import allocated_sum
 from nbmem.ledger.blocks import join_blocks
 from nbmem.ledger.calls import Calls
-from nbmem.ledger.card import read_card, total_sum
+from nbmem.ledger.card import notes_on_containers, read_card, total_sum
 from nbmem.ledger.found import find_storages
 from nbmem.ledger.reserved import reserved_sum
 from nbmem.ledger.unclaimed import block_rows
@@ -47,6 +47,7 @@ def accelerator_ledger(
         blocks=() if join is None else block_rows(join, state.workspaces),
         processes=processes,
         notes=(*_start(reader.device, state), *notes),
+        capacity=reader.capacity(),
     )
 
 
@@ -61,7 +62,8 @@ def _card(
         return (), (), (Note("total", "unavailable", sentence),)
     except Exception as error:  # the driver's library may fail in any way: two sums remain
         return (), (), (reading_failed(reader.device, "total", error),)
-    return (total_sum(use, reserved),), use.processes, ()
+    told = total_sum(use, reserved, reader.limit())
+    return (told,), use.processes, notes_on_containers(use)
 
 
 def _start(device: str, state: AllocatorState) -> tuple[Note, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from nbmem.devices.namespaces import in_container
 from nbmem.devices.protocols import reading_failed
 from nbmem.records import LedgerLine, LedgerSum, Note
 
@@ -64,20 +65,22 @@ def _own_bytes(
             return 0
         notes.append(_NOT_LISTED)
         return None
-    if own.bytes is None:
+    if own.bytes is None or (own.bytes == 0 and reserved):
         notes.append(_OWN_UNTOLD)
-    elif own.bytes < reserved:
+        return None
+    if own.bytes < reserved:
         notes.append(_TOO_LITTLE)
         return None
     return own.bytes
 
 
-def total_sum(use: CardUse, reserved: LedgerLine) -> LedgerSum:
+def total_sum(use: CardUse, reserved: LedgerLine, limit: int | None = None) -> LedgerSum:
     """Returns this process + others + the driver + free = the card's total.
 
     Args:
         use: what the driver says.
         reserved: the total of the sum above.
+        limit: the most that torch may reserve; None where there is no limit.
     """
     card = use.card
     lines = [reserved, *_users(use, reserved.bytes)]
@@ -85,7 +88,11 @@ def total_sum(use: CardUse, reserved: LedgerLine) -> LedgerSum:
         equals = _query("reserved", card)
         lines.append(LedgerLine("driver", "kept by the driver", card.reserved, equals=equals))
     lines.append(LedgerLine("free", "free", card.free, equals=_query("free", card)))
+    if limit is not None and reserved.bytes is not None:
+        beyond = min(card.free, max(0, reserved.bytes + card.free - limit))
+        lines.append(LedgerLine("limit", _BEYOND, beyond, equals=_LIMIT, part_of="free"))
     what = "the MIG instance's total" if card.instance else "the card's total"
+    what = "main memory, which the device shares" if card.unified else what
     total = LedgerLine("total", what, card.total, equals=_query("total", card))
     return LedgerSum("total", _derive(lines, card), total, _card_notes(use))
 
@@ -93,6 +100,12 @@ def total_sum(use: CardUse, reserved: LedgerLine) -> LedgerSum:
 def _card_notes(use: CardUse) -> tuple[Note, ...]:
     of_nvidia = not use.card.query
     return (*use.notes, _OLD_DRIVER) if of_nvidia and use.card.reserved is None else use.notes
+
+
+def notes_on_containers(use: CardUse) -> tuple[Note, ...]:
+    """Returns the note that processes outside of this container may be on the card, too."""
+    listed = any(process.own for process in use.processes)
+    return (_OTHERS_HIDDEN,) if listed and in_container() else ()
 
 
 def _users(use: CardUse, reserved: int | None) -> list[LedgerLine]:
@@ -119,18 +132,22 @@ def _derive(lines: Sequence[LedgerLine], card: CardMemory) -> tuple[LedgerLine, 
 
     Where none is so far, one joins: the driver's figures by process never add up to what is used.
     """
-    known = [line.bytes for line in lines if not line.derived]
+    own = [line for line in lines if line.part_of is None]
+    known = [line.bytes for line in own if not line.derived]
     if None in known:
         return tuple(lines)
     left = card.total - sum(size for size in known if size is not None)
-    if left and len(known) == len(lines):
+    if left and len(known) == len(own):
         equals = f"{_query('used', card)} − the processes"
-        return (*lines, LedgerLine("unlisted", _UNLISTED, left, derived=True, equals=equals))
+        label = _ALL_ELSE if card.unified else _UNLISTED
+        return (*lines, LedgerLine("unlisted", label, left, derived=True, equals=equals))
     return tuple(replace(line, bytes=left) if line.derived else line for line in lines)
 
 
 def _query(field: str, card: CardMemory) -> str:
     """Returns the figure of nvidia-smi's that a line equals: it queries whole cards only."""
+    if card.available and field == "free":
+        return "psutil.virtual_memory().available"
     if card.query:
         return f"{card.query}: {field}"
     if card.instance:
@@ -140,6 +157,15 @@ def _query(field: str, card: CardMemory) -> str:
 
 
 _TABLE = "nvidia-smi: GPU Memory"
+_BEYOND = "of it beyond torch's limit"
+_LIMIT = "reserved + free − torch's limit (get_per_process_memory_fraction)"
+_ALL_ELSE = "main memory that anything else uses"
+_OTHERS_HIDDEN = Note(
+    "other processes",
+    "container",
+    "In this container the driver lists the container's own processes only: what others use is in "
+    "the line of no listed process; start the container with --pid=host to see them.",
+)
 _UNLISTED = "in use by no process that is listed"
 _CONTEXT = "this process's CUDA context and other libraries"
 _OTHER_USE_HERE = "this process's context and other libraries, and other processes"

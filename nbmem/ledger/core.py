@@ -41,20 +41,26 @@ def take_ledger(
     """
     chosen = devices.choose(device)
     readers = [reader for reader in chosen if reader.kind != "host"] or [devices.cpu]
-    ledgers = (_ledger_of(reader, inventory, table, devices.host) for reader in readers)
+    ledgers = (_ledger_of(reader, inventory, table, devices) for reader in readers)
     notes = (*inventory.notes, *notes_on_frozen("storages"))
     return Ledger(tuple(ledgers), taken_at=now, notes=notes)
 
 
 def _ledger_of(
-    reader: DeviceReader, inventory: Inventory, table: StorageTable, host: DeviceReader
+    reader: DeviceReader, inventory: Inventory, table: StorageTable, devices: Devices
 ) -> DeviceLedger:
     try:
         if isinstance(reader, AcceleratorReader):
             return accelerator_ledger(inventory, table, reader)
         if isinstance(reader, MpsReader):
             return metal_ledger(inventory, table, reader)
-        return main_memory_ledger(inventory, table, host)
+        return main_memory_ledger(inventory, table, devices.host, _sharing(devices))
     except Exception as error:  # one device that can't be read must not hide the others
         note = reading_failed(reader.device, "ledger", error)
         return DeviceLedger(reader.device, reader.kind, None, (), notes=(note,))
+
+
+def _sharing(devices: Devices) -> tuple[str, ...]:
+    """Returns the accelerators that have no memory of their own: what they hold is main memory."""
+    capacities = ((reader.device, reader.capacity()) for reader in devices.accelerators())
+    return tuple(device for device, told in capacities if told is not None and told.unified)

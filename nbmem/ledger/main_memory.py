@@ -10,6 +10,8 @@ from nbmem.ledger.found import SIZES, category_lines, find_storages
 from nbmem.records import DeviceLedger, LedgerLine, LedgerSum, Note
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from nbmem.devices import DeviceReader
     from nbmem.heap import StorageTable
     from nbmem.records import Inventory
@@ -19,7 +21,7 @@ _SYSTEM = "psutil.virtual_memory()"
 
 
 def main_memory_ledger(
-    inventory: Inventory, table: StorageTable, host: DeviceReader
+    inventory: Inventory, table: StorageTable, host: DeviceReader, sharing: Sequence[str] = ()
 ) -> DeviceLedger:
     """Returns the ledger of `cpu`.
 
@@ -27,10 +29,11 @@ def main_memory_ledger(
         inventory: what was found, just now.
         table: what tracking knows.
         host: reads the process's resident memory.
+        sharing: devices whose memory is main memory, too.
     """
     storages = _storages_sum(inventory, table)
     resident = _resident_sum(storages.total, host)
-    installed = _installed_sum(resident.total)
+    installed = _installed_sum(resident.total, sharing)
     return DeviceLedger("cpu", "cpu", None, (storages, resident, installed))
 
 
@@ -67,7 +70,7 @@ def _read_rss(host: DeviceReader, notes: list[Note]) -> int | None:
         return None
 
 
-def _installed_sum(resident: LedgerLine) -> LedgerSum:
+def _installed_sum(resident: LedgerLine, sharing: Sequence[str]) -> LedgerSum:
     try:
         use = memory_use()
     except Exception as error:  # a container may hide what it uses
@@ -93,8 +96,19 @@ def _installed_sum(resident: LedgerLine) -> LedgerSum:
         use.total,
         equals="the group's memory.max" if use.limited else f"{_SYSTEM}.total",
     )
-    notes = (_SHARED,) if rest.bytes is not None and rest.bytes < 0 else ()
-    return LedgerSum("installed", (resident, rest, available), total, notes)
+    notes = [_SHARED] if rest.bytes is not None and rest.bytes < 0 else []
+    if sharing:
+        notes.append(_held_by(sharing))
+    return LedgerSum("installed", (resident, rest, available), total, tuple(notes))
+
+
+def _held_by(devices: Sequence[str]) -> Note:
+    names = " and ".join(devices)
+    sentence = (
+        f"{names} has no memory of its own: what it holds is in the line of other processes, so do "
+        "not add its ledger to this one."
+    )
+    return Note("other processes", "unified_memory", sentence)
 
 
 _TOUCHED_NEVER = Note(

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
+from nbmem.render.capacity_words import DRIVER, LIMIT, capacity_words
 from nbmem.render.palette import NEUTRAL
 from nbmem.units import column_unit, format_bytes
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from nbmem.units import Units
 
 NAMED, UNNAMED, CACHED, OTHERS = "#0072B2", "#56B4E9", "#E69F00", NEUTRAL
+KEPT, FORBIDDEN = "#5C5C5C", "#C0C0C0"
 _ROW = "display:flex;gap:8px;justify-content:space-between;line-height:18px;"
 _BAR = (
     f"display:flex;height:10px;border:1px solid {NEUTRAL};border-radius:2px;overflow:hidden;"
@@ -86,10 +88,21 @@ def bar_parts(
             parts.append(Part("rest of the process", rest, OTHERS))
     elif reading.reserved is not None:
         parts.append(Part("cached", max(0, reading.reserved - reading.allocated), CACHED))
-        if reading.driver_used is not None:
-            others = max(0, reading.driver_used - reading.reserved)
-            parts.append(Part("others", others, OTHERS))
+        parts += _out_of_reach(reading, reading.reserved)
     return [part for part in parts if part.bytes]
+
+
+def _out_of_reach(reading: DeviceReading, reserved: int) -> list[Part]:
+    """Returns what torch can't get of the device."""
+    told = reading.parts
+    if told is None or told.others is None:
+        used = reading.driver_used
+        return [] if used is None else [Part("others", max(0, used - reserved), OTHERS)]
+    return [
+        Part("others", told.others, OTHERS),
+        Part(DRIVER, told.driver or 0, KEPT),
+        Part(LIMIT, max(0, told.beyond_limit - max(0, reserved - told.bytes)), FORBIDDEN),
+    ]
 
 
 def header_html(
@@ -114,10 +127,15 @@ def _device_html(
     return (
         f'<div style="{_FONT}"><div style="{_ROW}">'
         f'<span style="{_CUT}">{title}</span>'
-        '<span style="white-space:nowrap;font-variant-numeric:tabular-nums">'
+        f'<span style="white-space:nowrap;font-variant-numeric:tabular-nums"{_tip(reading, units)}>'
         f"{escape(_amount(reading, units))}</span></div>"
         f"{_bar_html(parts, reading, units)}{_words_html(parts, reading, units)}</div>"
     )
+
+
+def _tip(reading: DeviceReading, units: Units) -> str:
+    parts = reading.parts
+    return "" if parts is None else f' title="{escape(capacity_words(parts, units))}"'
 
 
 def _amount(reading: DeviceReading, units: Units) -> str:
@@ -131,7 +149,8 @@ def _amount(reading: DeviceReading, units: Units) -> str:
 
 
 def _bar_html(parts: list[Part], reading: DeviceReading, units: Units) -> str:
-    total = reading.capacity or sum(part.bytes for part in parts)
+    whole = None if reading.parts is None else reading.parts.total
+    total = max(whole or reading.capacity or 0, sum(part.bytes for part in parts))
     if not total or not parts:
         return ""
     spans = "".join(
@@ -148,10 +167,15 @@ def _words_html(parts: list[Part], reading: DeviceReading, units: Units) -> str:
     if reading.capacity is not None and parts:
         if reading.kind == "cpu":
             chips.append(_chip("transparent", f"installed {format_bytes(reading.capacity, units)}"))
+        elif reading.parts is not None and reading.reserved is not None:
+            free = format_bytes(max(0, reading.capacity - reading.reserved), units)
+            chips.append(_chip("transparent", f"free for torch {free}"))
         elif reading.driver_used is not None:
             free = format_bytes(max(0, reading.capacity - reading.driver_used), units)
             chips.append(_chip("transparent", f"free {free}"))
-    chips += [escape(note.sentence) for note in reading.notes if reading.allocated is None]
+    unsure = [] if reading.parts is None else reading.parts.notes
+    told = reading.notes if reading.allocated is None else unsure
+    chips += [escape(note.sentence) for note in told]
     style = f"{_QUIET}display:flex;flex-wrap:wrap;gap:0 10px;line-height:16px;"
     return f'<div style="{style}">{"".join(f"<span>{chip}</span>" for chip in chips)}</div>'
 

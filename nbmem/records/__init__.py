@@ -16,7 +16,7 @@ from nbmem.records.cells import (
     RunTrend,
     StepSummary,
 )
-from nbmem.records.devices import DeviceDelta, DeviceReading
+from nbmem.records.devices import DeviceCapacity, DeviceDelta, DeviceReading
 from nbmem.records.failures import OOM_SOURCES, OutOfMemory
 from nbmem.records.leaks import (
     ARGUMENTS,
@@ -61,6 +61,7 @@ __all__ = [
     "CellRecord",
     "Chain",
     "Copies",
+    "DeviceCapacity",
     "DeviceComparison",
     "DeviceDelta",
     "DeviceLedger",

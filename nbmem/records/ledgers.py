@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from nbmem.records.devices import DeviceCapacity
 from nbmem.records.frames import innermost_own
 from nbmem.records.notes import Note
 
@@ -110,6 +111,8 @@ class DeviceLedger:
     processes: tuple[ProcessMemory, ...] = ()
     """Largest first."""
     notes: tuple[Note, ...] = ()
+    capacity: DeviceCapacity | None = None
+    """What torch can get of the device; None on `cpu`, and where it is not known."""
 
 
 @dataclass(frozen=True, slots=True)

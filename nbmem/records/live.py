@@ -24,7 +24,7 @@ class LiveReading:
     peak: int | None
     """Most bytes allocated since the cell began; not above its start, but absolute."""
     capacity: int | None
-    """Bytes the device has."""
+    """Bytes that torch's allocator can hold at most; installed memory on `cpu`."""
     taken_at: float
     """Seconds since the epoch."""
     note: str = ""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-SCHEMA = 2
+SCHEMA = 3
 """Number of the record layout. Fields may join under it; a changed meaning needs a new number.
 
-2: `StorageRecord.bytes` counts memory that several storages share with one of them."""
+2: `StorageRecord.bytes` counts memory that several storages share with one of them.
+3: `capacity` is what torch can get of a device, not what the device has."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nbmem.records import CATEGORIES
+from nbmem.render.capacity_words import capacity_words
 from nbmem.render.names import clean
 from nbmem.render.palette import colour_of, letter_of
 from nbmem.render.tables import Column, Table, sizes
@@ -95,8 +96,16 @@ def tell_device(ledger: DeviceLedger, units: Units) -> DeviceWords:
         title=f"Ledger of {title}",
         sums=tuple(_tell_sum(each, units) for each in ledger.sums),
         tables=tuple(table for table in tables if table is not None),
-        notes=sentences_of(ledger.notes),
+        notes=(*_capacity(ledger, units), *sentences_of(ledger.notes)),
     )
+
+
+def _capacity(ledger: DeviceLedger, units: Units) -> tuple[str, ...]:
+    parts = ledger.capacity
+    if parts is None:
+        return ()
+    told = capacity_words(parts, units)
+    return (f"{told[0].upper()}{told[1:]}.", *sentences_of(parts.notes))
 
 
 def legend_of(devices: Iterable[DeviceWords]) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from nbmem.render.capacity_words import CAN_GET, capacity_words
 from nbmem.render.elsewhere import elsewhere_facts
 from nbmem.render.groups import Row, rows_of
 from nbmem.render.leak_line import leak_facts
@@ -30,6 +31,8 @@ _LONG_LOOK = 0.2
 """Seconds of nbmem's own from which on each cell says so …"""
 _SHARE_OF_CELL = 0.2
 """… and this share of the cell's, …"""
+_NEAR = 0.5
+"""A peak of this share of what torch can get says what keeps it from the rest of the card."""
 _SHORT_CELL = 0.1
 """… where it takes as long: else every cell of a millisecond would speak of it."""
 
@@ -168,7 +171,7 @@ def _tell_device(record: CellRecord, delta: DeviceDelta, units: Units, rows: int
         created=created,
         rows=tuple(rows_of(created, rows)),
         stayed=_stayed(created, units),
-        facts=tuple(facts),
+        facts=(*_limits(record, delta, units), *facts),
     )
 
 
@@ -186,6 +189,8 @@ def _share(delta: DeviceDelta, units: Units) -> str:
     if delta.peak is None or not delta.capacity:
         return ""
     of = "installed" if delta.device == "cpu" else ""
+    if delta.parts is not None:
+        of = CAN_GET
     share = format_share(delta.peak, delta.capacity)
     return f"{share} of {format_bytes(delta.capacity, units)} {of}".rstrip()
 
@@ -216,6 +221,16 @@ def _stayed(created: tuple[StorageRecord, ...], units: Units) -> str:
     told = f"{format_bytes(sum(s.bytes for s in created), units)} in "
     told += f"{format_count(whole, 'storage')} made here"
     return f"{told}, {empty:,} of them empty and without a name" if empty else told
+
+
+def _limits(record: CellRecord, delta: DeviceDelta, units: Units) -> list[tuple[str, str]]:
+    """Returns what keeps torch from the rest of the card, where the cell came near it."""
+    parts, peak = delta.parts, delta.peak
+    if parts is None or not peak:
+        return []
+    if record.status != "oom" and peak < _NEAR * parts.bytes:
+        return []
+    return [("card", capacity_words(parts, units))]
 
 
 def _movements(record: CellRecord, delta: DeviceDelta, units: Units) -> list[tuple[str, str]]:

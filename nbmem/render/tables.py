@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from nbmem.render.capacity_words import CAN_GET, less_of, whole_word
 from nbmem.render.names import clean
 from nbmem.render.story import status_words
 from nbmem.units import Units, column_unit, format_bytes, format_count, format_seconds, format_share
@@ -177,16 +178,29 @@ def _notes(reading: DeviceReading) -> list[Note]:
     return [note for note in reading.notes if note.field in shown or note.field not in _FIELDS]
 
 
+def _capacity(reading: DeviceReading, units: Units) -> list[tuple[str, str]]:
+    if not reading.capacity:
+        return []
+    parts = reading.parts
+    used = reading.driver_used if parts is None else reading.reserved
+    used = reading.allocated if used is None else used
+    word = "in use" if parts is None else "reserved"
+    share = "" if used is None else f", {format_share(used, reading.capacity)} {word}"
+    what = "the device has" if reading.kind == "accelerator" else "installed"
+    told = [(format_bytes(reading.capacity, units), f"{CAN_GET if parts else what}{share}")]
+    if parts is not None and parts.total is not None:
+        less = less_of(parts)
+        told += [(format_bytes(size, units), word) for size, word in less]
+        told.append((format_bytes(parts.total, units), f"{whole_word(parts)} total"))
+    return told
+
+
 def _reading(reading: DeviceReading, units: Units) -> list[tuple[str, str, str]]:
     missing = {note.field for note in reading.notes}
     words = {"allocated": _COUNTS.get(reading.kind, "allocated"), **_FIGURES.get(reading.kind, {})}
     figures = [(field, getattr(reading, field), what) for field, what in words.items()]
     kept = [(f, size, what) for f, size, what in figures if size is not None or f in missing]
     texts = [(format_bytes(size, units), what) for _, size, what in kept] or [("?", "allocated")]
-    if reading.capacity:
-        used = reading.driver_used if reading.driver_used is not None else reading.allocated
-        share = "" if used is None else f", {format_share(used, reading.capacity)} in use"
-        what = "the device has" if reading.kind == "accelerator" else "installed"
-        texts.append((format_bytes(reading.capacity, units), f"{what}{share}"))
+    texts += _capacity(reading, units)
     first = clean(reading.device if reading.name is None else f"{reading.device} {reading.name}")
     return [(first if n == 0 else "", size, what) for n, (size, what) in enumerate(texts)]

@@ -112,8 +112,9 @@ class Scopes:
         for reader in readers:
             known = reader.kind == "accelerator" or (reader.kind == "cpu" and self.tracking)
             sample = look_at(reader) if known else Sample(None)
-            capacity = reader.capacity()
-            looks.append(Glance(reader.device, reader.kind, sample.allocated, None, capacity))
+            capacity = reader.capacity_at_a_glance()
+            size = None if capacity is None else capacity.bytes
+            looks.append(Glance(reader.device, reader.kind, sample.allocated, None, size))
         return looks
 
     def merge_scan(self, notes: list[Note]) -> None:

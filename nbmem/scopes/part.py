@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from nbmem.devices import Glance, PeakWindow, Sample
 from nbmem.devices.protocols import glance_of, reading_failed
-from nbmem.records import DeviceDelta, Note
+from nbmem.records import DeviceCapacity, DeviceDelta, Note
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,7 +64,9 @@ class Part:
         peak = None if window is None else window.so_far(sample.peak)
         if peak is not None and sample.allocated is not None:
             peak = max(peak, sample.allocated)
-        return Glance(reader.device, reader.kind, sample.allocated, peak, reader.capacity())
+        capacity = reader.capacity_at_a_glance()
+        size = None if capacity is None else capacity.bytes
+        return Glance(reader.device, reader.kind, sample.allocated, peak, size)
 
     def stop(self) -> None:
         """Reads what is allocated now as the scope's end, and the peak until now."""
@@ -87,7 +89,7 @@ class Part:
         before, after = start.allocated, end.allocated
         self._explain_start()
         self._raise_peak(after)
-        capacity = attempt(self.reader.capacity, self.reader.device, "capacity", self.notes)
+        capacity = self._capacity()
         return DeviceDelta(
             device=self.reader.device,
             before=before,
@@ -96,9 +98,22 @@ class Part:
             peak=self.peak,
             reserved_before=start.reserved,
             reserved_after=end.reserved,
-            capacity=capacity,
+            capacity=None if capacity is None else capacity.bytes,
             notes=tuple(dict.fromkeys(self.notes)),
+            parts=capacity if self.reader.kind == "accelerator" else None,
         )
+
+    def _capacity(self) -> DeviceCapacity | None:
+        """Returns what torch could get at the end; notes on it matter where that is nearly full."""
+        capacity = attempt(self.reader.capacity, self.reader.device, "capacity", self.notes)
+        peak = self.peak or 0
+        if capacity is None or self.reader.kind != "accelerator" or not peak:
+            return capacity
+        if peak >= _NEARLY * capacity.bytes:
+            self.notes += capacity.notes
+        if peak > capacity.bytes and not _may_exceed(capacity):
+            self.notes.append(_FELL)
+        return capacity
 
     def _explain_start(self) -> None:
         device = self.reader.device
@@ -142,6 +157,17 @@ def late_part(reader: DeviceReader, peaks: PeakOwner) -> Part:
     return part
 
 
+def _may_exceed(capacity: DeviceCapacity) -> bool:
+    return any(note.code == "lends_main_memory" for note in capacity.notes)
+
+
+_NEARLY = 0.9
+_FELL = Note(
+    "capacity",
+    "fell",
+    "Torch could get more at the peak than it can now: others took memory since, or a limit was "
+    "set; %gpumem ledger lists who holds what.",
+)
 _UNKNOWN = Sample(None)
 _RAISED = Note(
     "peak",

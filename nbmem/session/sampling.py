@@ -160,7 +160,7 @@ class Sampler:
                 run.deaf.append(listener)
 
     def _choose(self) -> list[DeviceReader]:
-        """Returns what is measured by default; also has capacities looked up, once and for all."""
+        """Returns what is measured by default; has its capacities found on the cell's thread."""
         wished = self._session.settings.device
         try:
             readers = self._devices.choose(None if wished == "auto" else wished)

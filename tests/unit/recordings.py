@@ -16,10 +16,16 @@ FOLDER = Path(os.environ.get("NBMEM_FIXTURES", _BESIDE))
 needs_recordings = pytest.mark.skipif(not FOLDER.is_dir(), reason=f"no folder {FOLDER}")
 
 
-def messages():
-    """Returns the texts of out-of-memory errors, or none where the folder is missing."""
-    path = FOLDER / "messages" / "out_of_memory.json"
+def messages(name="out_of_memory"):
+    """Returns texts of out-of-memory errors, or none where the folder is missing."""
+    path = FOLDER / "messages" / f"{name}.json"
     return json.loads(path.read_text("utf-8")) if path.exists() else []
+
+
+def nvml_text(kind):
+    """Returns what NVIDIA's driver said of a kind of machine, as somebody printed it."""
+    (found,) = [each["text"] for each in messages("nvml") if each["kind"] == kind]
+    return found
 
 
 def snapshot_names():

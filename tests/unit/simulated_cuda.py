@@ -148,6 +148,17 @@ class SimulatedCuda:
         self.backend = "native"
         self.contexts = {0}
         self.snapshots = []
+        self.fraction = 1.0
+        """Of the device that torch may reserve: `set_per_process_memory_fraction`."""
+        self.integrated = False
+        """Whether the device has no memory of its own."""
+        self.total = 8 * 2**30
+        """Bytes that torch sees of each device."""
+        self.others = 300 * 2**20
+        """Bytes of each device that are in use and not this allocator's."""
+        self.capturing = False
+        self.memory_queries = 0
+        """How often CUDA was asked how full a device is."""
         self.takes_no_pool = False
         """As a torch of earlier days, whose snapshot knows no argument."""
         self.monkeypatch = monkeypatch
@@ -191,12 +202,16 @@ class SimulatedCuda:
         assert torch.cuda.is_initialized(), "the real function starts CUDA"
         self.properties_read.append(index)
         return SimpleNamespace(
-            name="Simulated H1", total_memory=8 * 2**30, uuid=f"{index:08d}-1111-2222-3333-4444"
+            name="Simulated H1",
+            total_memory=self.total,
+            uuid=f"{index:08d}-1111-2222-3333-4444",
+            is_integrated=int(self.integrated),
         )
 
     def _memory_info(self, index):
-        used = 300 * 2**20 + self.devices[index].stats["reserved_bytes"]["all"].current
-        return 8 * 2**30 - used, 8 * 2**30
+        self.memory_queries += 1
+        used = self.others + self.devices[index].stats["reserved_bytes"]["all"].current
+        return self.total - used, self.total
 
     def _install(self, monkeypatch, count):
         def patch(owner, name, value):
@@ -220,5 +235,7 @@ class SimulatedCuda:
         patch(torch.cuda, "device_count", lambda: count)
         patch(torch.cuda, "_device_count_nvml", lambda: count)
         patch(torch.cuda, "get_device_properties", self._read_properties)
+        patch(torch.cuda, "get_per_process_memory_fraction", lambda index: self.fraction)
+        patch(torch.cuda, "is_current_stream_capturing", lambda: self.capturing)
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
         monkeypatch.delenv("CUDA_DEVICE_ORDER", raising=False)

@@ -23,6 +23,8 @@ class FakeDriver:
         """Lists of `process(…)` by the name of the driver's list; others are not supported."""
         self.names = {}
         self.old = False
+        self.model = None
+        """Windows' model of the driver: 0 is WDDM, 1 TCC; None where only Linux is known."""
         self.calls = []
 
     def nvmlInit(self):
@@ -42,8 +44,26 @@ class FakeDriver:
             if card.uuid == uuid:
                 return card
         if uuid in self.mig:
-            return SimpleNamespace(uuid=uuid, total=self.mig[uuid], used=GIB, instance=True)
+            return self._instance(uuid)
         raise NotFoundError("Not Found")
+
+    def _instance(self, uuid):
+        told = self.mig[uuid]
+        total, used = told if isinstance(told, tuple) else (told, GIB)
+        return SimpleNamespace(uuid=uuid, total=total, used=used, instance=True)
+
+    def nvmlDeviceGetMaxMigDeviceCount(self, card):
+        return 7
+
+    def nvmlDeviceGetMigDeviceHandleByIndex(self, card, number):
+        if number >= len(self.mig):
+            raise NotFoundError("Not Found")
+        return self._instance(list(self.mig)[number])
+
+    def nvmlDeviceGetCurrentDriverModel(self, card):
+        if self.model is None:
+            raise NotFoundError("Not Supported")
+        return self.model
 
     def nvmlDeviceGetUUID(self, card):
         return card.uuid
@@ -65,6 +85,8 @@ class FakeDriver:
     def nvmlDeviceGetMemoryInfo(self, card, version=None):
         if card.total is None:
             raise NotFoundError("Not Supported")
+        if hasattr(card, "told"):  # figures as a driver was seen to give them
+            return SimpleNamespace(**card.told)
         free = card.total - card.used - KEPT
         if version is None:  # as drivers before 510
             return SimpleNamespace(total=card.total, used=card.used + KEPT, free=free)

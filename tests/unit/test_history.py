@@ -245,7 +245,7 @@ HEAD = '{"format": "nbmem history", "schema": '
         ("is not a history that nbmem saved", b'{"a": 1}'),
         ("it is not text", b"\xff\xfe\x00"),
         (
-            "saved by a newer nbmem (schema 99, this one reads up to 2)",
+            "saved by a newer nbmem (schema 99, this one reads up to 3)",
             f'{HEAD}99, "records": []}}',
         ),
         ("its schema number is missing", b'{"format": "nbmem history"}'),

@@ -274,7 +274,7 @@ def test_a_gpu_cell_reads_the_allocator_and_leaves_the_cpu_alone(gpu_scopes, cud
     assert (MIB, MIB + 512, 512) == (gpu.before, gpu.after, gpu.delta)
     assert 5 * MIB + 512 == gpu.peak
     assert (2 * MIB, 6 * MIB) == (gpu.reserved_before, gpu.reserved_after)
-    assert 8 * 2**30 == gpu.capacity
+    assert 8 * 2**30 - 300 * MIB == gpu.capacity  # 300 MiB of others: torch can't get them
     assert (0, 0, 0) == (deltas["cuda:1"].before, deltas["cuda:1"].after, deltas["cuda:1"].peak)
 
 
