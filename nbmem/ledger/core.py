@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 from nbmem.devices.accelerators import AcceleratorReader, MpsReader
 from nbmem.devices.protocols import reading_failed
 from nbmem.heap import notes_on_frozen
+from nbmem.heap.pinned import pinned_total
 from nbmem.ledger.accelerator import accelerator_ledger, metal_ledger
 from nbmem.ledger.main_memory import main_memory_ledger
+from nbmem.ledger.pinned import pinned_ledger
 from nbmem.records import DeviceLedger, Ledger
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ def take_ledger(
         table: the storages that `inventory` speaks of.
         devices: reads the counters.
         device: `cuda:0`, `cpu`, …; None takes the accelerators, or the cpu where there is none.
+            Pinned host memory has a sum of its own, unless one accelerator is asked for.
         now: seconds since the epoch.
 
     Raises:
@@ -41,7 +44,10 @@ def take_ledger(
     """
     chosen = devices.choose(device)
     readers = [reader for reader in chosen if reader.kind != "host"] or [devices.cpu]
-    ledgers = (_ledger_of(reader, inventory, table, devices.host) for reader in readers)
+    ledgers = [_ledger_of(reader, inventory, table, devices.host) for reader in readers]
+    pinned = pinned_total() if device in (None, "cpu", "host") else None
+    if pinned:
+        ledgers.append(pinned_ledger(inventory, table, pinned))
     notes = (*inventory.notes, *notes_on_frozen("storages"))
     return Ledger(tuple(ledgers), taken_at=now, notes=notes)
 

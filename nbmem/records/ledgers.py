@@ -35,7 +35,8 @@ class LedgerSum:
     """
 
     code: str
-    """`allocated`, `reserved` or `total`; on `cpu`: `storages`, `resident` and `installed`."""
+    """`allocated`, `reserved` or `total`; on `cpu`: `storages`, `resident` and `installed`; on
+    `host`: `pinned`."""
     lines: tuple[LedgerLine, ...]
     total: LedgerLine
     """Read from another source than the lines."""
@@ -92,7 +93,7 @@ class DeviceLedger:
 
     device: str
     kind: str
-    """`accelerator` or `cpu`."""
+    """`accelerator`, `cpu`, or `host` for pinned memory of the process."""
     name: str | None
     sums: tuple[LedgerSum, ...]
     blocks: tuple[AllocatorBlock, ...] = ()

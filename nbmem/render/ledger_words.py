@@ -34,6 +34,7 @@ _HEADINGS = {
     "storages": "What torch's storages hold",
     "resident": "What this process holds (RSS)",
     "installed": "The whole machine",
+    "pinned": "What torch has pinned of main memory",
 }
 _MOST_BLOCKS = 12
 _MOST_PROCESSES = 12

@@ -22,6 +22,7 @@ from nbmem.reclaim import (
     collect_garbage,
     drop_storages,
     empty_cache,
+    empty_pinned,
     park,
     plan_drop,
     unpark,
@@ -294,6 +295,11 @@ class Session:
     def empty_cache(self) -> ReclaimReport:
         """Gives the accelerator's cached blocks back to the driver."""
         return self.told(empty_cache(self.holdings()))
+
+    def empty_pinned(self, *, dry_run: bool = False) -> ReclaimReport:
+        """Gives pinned memory that torch keeps for later back to the system."""
+        report = empty_pinned(self.holdings(), dry_run=dry_run)
+        return report if dry_run else self.told(report)
 
     def holdings(self) -> Holdings:
         """Returns what an act may touch, and how its outcome is read."""

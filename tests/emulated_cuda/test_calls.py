@@ -1,7 +1,10 @@
-"""How often parking waits for the card: not once for each storage."""
+"""How often nbmem calls the runtime: counted by the emulation, so that a promise is a number."""
 
 import ctypes
 import gc
+import os
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -55,3 +58,29 @@ def test_the_waits_do_not_grow_with_the_number_of_storages(session, devices):
     assert few == many
     # What other streams write, and then the copies: twice for each card, there and back.
     assert (2 * len(devices), 2 * len(devices)) == many
+
+
+def test_looking_at_pinned_memory_calls_nothing_before_the_user_does():
+    program = """
+import ctypes, torch, nbmem
+from nbmem.heap.pinned import pinned_total
+runtime = ctypes.CDLL("libcudart.so.13")
+def calls():
+    room = ctypes.create_string_buffer(1 << 16)
+    runtime.emulated_cuda_report(room, len(room))
+    return [l for l in room.value.decode().splitlines() if "nvml" not in l.lower()]
+x = torch.ones(1000)
+before = calls()
+assert 0 == pinned_total()
+devices = [each.device for each in nbmem.take_ledger("cpu").devices]
+print(before == calls(), "host" in devices, torch.cuda.is_initialized())
+y = torch.ones(1000).pin_memory()
+assert 4096 == pinned_total()
+devices = [each.device for each in nbmem.take_ledger("cpu").devices]
+print("host" in devices, torch.cuda.is_initialized())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=os.environ, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert "True False False\nTrue False" == done.stdout.strip()
