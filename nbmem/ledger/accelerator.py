@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from nbmem.devices import CounterUnavailableError
@@ -19,7 +20,8 @@ from nbmem.records import DeviceLedger, LedgerSum, Note
 if TYPE_CHECKING:
     from nbmem.devices.accelerators import AcceleratorReader, MpsReader
     from nbmem.heap import StorageTable
-    from nbmem.records import Inventory, LedgerLine, ProcessMemory
+    from nbmem.ledger.blocks import BlockJoin
+    from nbmem.records import AllocatorBlock, Inventory, LedgerLine, ProcessMemory
 
 
 def accelerator_ledger(
@@ -44,10 +46,21 @@ def accelerator_ledger(
         "accelerator",
         reader.read().name,
         (allocated, reserved, *card),
-        blocks=() if join is None else block_rows(join, state.workspaces),
+        blocks=() if join is None else _block_rows(join, state.workspaces, reader),
         processes=processes,
         notes=(*_start(reader.device, state), *notes),
     )
+
+
+def _block_rows(
+    join: BlockJoin, workspaces: frozenset[int], reader: AcceleratorReader
+) -> tuple[AllocatorBlock, ...]:
+    """Returns the blocks without a tensor, with the user's labels; these are a plus."""
+    labels: dict[int, str] = {}
+    if join.unclaimed or join.waiting:
+        with suppress(Exception):
+            labels = reader.labels()
+    return block_rows(join, workspaces, labels)
 
 
 def _card(

@@ -73,6 +73,8 @@ class AllocatorBlock:
     stream), `unknown`."""
     stack: tuple[str, ...] = ()
     """`file:line function`, innermost first, where the allocator's history was on."""
+    label: str = ""
+    """The user's own (`torch.cuda.memory._set_memory_metadata`), if the history has one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -222,6 +222,7 @@ def _blocks(blocks: Sequence[AllocatorBlock], units: Units) -> Table | None:
         Column("bytes", tuple(exact(b.bytes) for b in shown), figures=True, spare=True),
         Column("count", tuple(f"{b.count:,}" for b in shown), figures=True),
         Column("likely", tuple(clean(b.kind) for b in shown)),
+        Column("label", tuple(clean(b.label) for b in shown), code=True),
         Column("pool", tuple(clean(b.pool) for b in shown), spare=True),
         Column("stream", tuple(_stream(b) for b in shown), figures=True, spare=True),
         Column("made at", tuple(_made_at(b) for b in shown), elastic=True, code=True, spare=True),

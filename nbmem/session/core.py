@@ -40,7 +40,7 @@ from nbmem.records import (
 )
 from nbmem.scopes import Scopes
 from nbmem.session import roots
-from nbmem.session.allocated_at import cells_by_file, tell_lines
+from nbmem.session.allocated_at import AllocatedAt, cells_by_file
 from nbmem.session.blocks import Blocks
 from nbmem.session.cells import CellWatcher
 from nbmem.session.leaks import LeakFinder
@@ -96,6 +96,7 @@ class Session:
         self.table = past.table
         self._tracker = CpuTracker(self.table)
         self._devices = Devices(self._tracker)
+        self._allocated_at = AllocatedAt()
         self._scopes = Scopes(self.table, self._tracker, self._devices)
         self.cell_line = CellLine(self.check_device)
         self.recorder = Recorder(
@@ -164,7 +165,7 @@ class Session:
             budget=self.settings.name_budget,
             now=time.time(),
         )
-        return tell_lines(found, self.table, self._devices, cells_by_file(self.shell))
+        return self._allocated_at.tell(found, self.table, self._devices, cells_by_file(self.shell))
 
     def take_ledger(self, device: str | None = None) -> Ledger:
         """Returns the sums of each device, over an inventory taken now.
