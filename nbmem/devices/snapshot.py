@@ -58,6 +58,8 @@ class Block:
     expandable: bool
     stack: tuple[str, ...]
     """`file:line function`, innermost first; empty unless the allocator's history was on."""
+    pool_id: tuple[int, int] = (0, 0)
+    """`segment_pool_id`: of the private pool, or (0, 0)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,10 +182,16 @@ def _block(segment: Segment, block: Mapping[str, Any], address: int) -> Block:
         state=state,
         stream=int(segment.get("stream", 0)),
         pool="small" if segment.get("segment_type") == "small" else "large",
-        private=tuple(segment.get("segment_pool_id") or (0, 0)) != (0, 0),
+        private=_pool_id(segment) != (0, 0),
         expandable=bool(segment.get("is_expandable", False)),
         stack=stack_of(frames or ()),
+        pool_id=_pool_id(segment),
     )
+
+
+def _pool_id(segment: Segment) -> tuple[int, int]:
+    first, second = segment.get("segment_pool_id") or (0, 0)
+    return int(first), int(second)
 
 
 def stack_of(frames: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from nbmem.ledger.blocks import join_blocks
 from nbmem.ledger.calls import Calls
 from nbmem.ledger.card import read_card, total_sum
 from nbmem.ledger.found import find_storages
+from nbmem.ledger.pools import pools_of
 from nbmem.ledger.reserved import reserved_sum
 from nbmem.ledger.unclaimed import block_rows
 from nbmem.records import DeviceLedger, LedgerSum, Note
@@ -21,11 +22,15 @@ if TYPE_CHECKING:
     from nbmem.devices.accelerators import AcceleratorReader, MpsReader
     from nbmem.heap import StorageTable
     from nbmem.ledger.blocks import BlockJoin
+    from nbmem.ledger.pools import FindOwners
     from nbmem.records import AllocatorBlock, Inventory, LedgerLine, ProcessMemory
 
 
 def accelerator_ledger(
-    inventory: Inventory, table: StorageTable, reader: AcceleratorReader
+    inventory: Inventory,
+    table: StorageTable,
+    reader: AcceleratorReader,
+    find_owners: FindOwners,
 ) -> DeviceLedger:
     """Returns the sums of one accelerator, and the blocks and processes behind their lines.
 
@@ -33,11 +38,13 @@ def accelerator_ledger(
         inventory: what was found, just now.
         table: the storages that it speaks of.
         reader: of the device.
+        find_owners: tells who keeps each private pool.
     """
     state, calls = reader.allocator_state(), Calls(reader.device, reader.namespace())
     listed = state.blocks is not None
     found = find_storages(inventory, table, reader.device, addresses=listed)
     join = None if state.blocks is None else join_blocks(state.blocks, found)
+    pools = pools_of(state.blocks or (), join, state.workspaces, find_owners)
     allocated = allocated_sum(state, join, found, calls)
     reserved = reserved_sum(state, join, calls)
     card, processes, notes = _card(reader, reserved.total)
@@ -49,6 +56,7 @@ def accelerator_ledger(
         blocks=() if join is None else _block_rows(join, state.workspaces, reader),
         processes=processes,
         notes=(*_start(reader.device, state), *notes),
+        pools=pools,
     )
 
 

@@ -16,6 +16,7 @@ from nbmem.records import DeviceLedger, Ledger
 if TYPE_CHECKING:
     from nbmem.devices import DeviceReader, Devices
     from nbmem.heap import StorageTable
+    from nbmem.ledger.pools import FindOwners
     from nbmem.records import Inventory
 
 
@@ -25,6 +26,7 @@ def take_ledger(
     devices: Devices,
     *,
     device: str | None = None,
+    find_owners: FindOwners = dict,
     now: float,
 ) -> Ledger:
     """Returns the sums of each device that `Devices.choose(device)` names.
@@ -37,6 +39,7 @@ def take_ledger(
         devices: reads the counters.
         device: `cuda:0`, `cpu`, …; None takes the accelerators, or the cpu where there is none.
             Pinned host memory has a sum of its own, unless one accelerator is asked for.
+        find_owners: tells who keeps each private pool; called if there is one.
         now: seconds since the epoch.
 
     Raises:
@@ -44,7 +47,8 @@ def take_ledger(
     """
     chosen = devices.choose(device)
     readers = [reader for reader in chosen if reader.kind != "host"] or [devices.cpu]
-    ledgers = [_ledger_of(reader, inventory, table, devices.host) for reader in readers]
+    host = devices.host
+    ledgers = [_ledger_of(reader, inventory, table, host, find_owners) for reader in readers]
     pinned = pinned_total() if device in (None, "cpu", "host") else None
     if pinned:
         ledgers.append(pinned_ledger(inventory, table, pinned))
@@ -53,11 +57,15 @@ def take_ledger(
 
 
 def _ledger_of(
-    reader: DeviceReader, inventory: Inventory, table: StorageTable, host: DeviceReader
+    reader: DeviceReader,
+    inventory: Inventory,
+    table: StorageTable,
+    host: DeviceReader,
+    find_owners: FindOwners,
 ) -> DeviceLedger:
     try:
         if isinstance(reader, AcceleratorReader):
-            return accelerator_ledger(inventory, table, reader)
+            return accelerator_ledger(inventory, table, reader, find_owners)
         if isinstance(reader, MpsReader):
             return metal_ledger(inventory, table, reader)
         return main_memory_ledger(inventory, table, host)

@@ -90,6 +90,38 @@ class ProcessMemory:
 
 
 @dataclass(frozen=True, slots=True)
+class PoolOwner:
+    """An object that keeps a private pool of the caching allocator."""
+
+    kind: str
+    """`MemPool`, `CUDA graph`, `graphed callable` (`torch.cuda.make_graphed_callables`), or
+    `torch.compile` for the manager of its graphs."""
+    name: str | None
+    """The user's name for it, as `graph`, `runner.graphs[3]` or `model.forward`; None if no name
+    leads to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolMemory:
+    """One private pool of the caching allocator: segments with its `segment_pool_id`."""
+
+    pool: tuple[int, int]
+    """The id: `MemPool.id`, `CUDAGraph.pool()`."""
+    reserved: int
+    """Bytes of its segments; the rest of it waits for streams."""
+    allocated: int
+    """Of it in live blocks."""
+    workspaces: int
+    """Of `allocated`: scratch memory of cuBLAS, which outlives the graphs that it was made for."""
+    cached: int
+    """Of it free: only who allocates in this pool can use it."""
+    owners: tuple[PoolOwner, ...]
+    """Empty if nothing keeps the pool any more but the tensors in it."""
+    remedy: str
+    """What gives its memory back, in words and code; empty if nobody can tell."""
+
+
+@dataclass(frozen=True, slots=True)
 class DeviceLedger:
     """Every sum of one device."""
 
@@ -103,6 +135,8 @@ class DeviceLedger:
     processes: tuple[ProcessMemory, ...] = ()
     """Largest first."""
     notes: tuple[Note, ...] = ()
+    pools: tuple[PoolMemory, ...] = ()
+    """Private pools, largest first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,39 +24,36 @@ _Place = tuple[str, int, int]
 class AllocatedAt:
     """What the history has of storages without a name; each is asked for once."""
 
-    def __init__(self) -> None:
+    def __init__(self, table: StorageTable, devices: Devices) -> None:
+        """Tells of the storages of a table; `devices` have the allocators that are asked."""
+        self._table = table
+        self._devices = devices
         self._known: dict[_Place, Allocation] = {}
 
-    def tell(
-        self,
-        inventory: Inventory,
-        table: StorageTable,
-        devices: Devices,
-        cells: Mapping[str, int],
-    ) -> Inventory:
+    def tell(self, inventory: Inventory, cells: Mapping[str, int]) -> Inventory:
         """Returns the inventory with cell, line and label of nameless storages, if history tells.
 
-        The same object if there is nothing to tell.
+        The same object if there is nothing to tell. An allocator is asked only if something on its
+        device has no name.
 
         Args:
             inventory: what was found just now.
-            table: the storages that it speaks of.
-            devices: whose allocators are asked, and only if something on them has no name.
             cells: execution counts by the names under which cells were compiled.
         """
-        self._ask(_nameless(inventory, table), devices)
+        self._ask(_nameless(inventory, self._table))
         found = {key: told for (_, key, _), told in self._known.items()}
         if not any(told.stack or told.label for told in found.values()):
             return inventory
         storages = (_told(s, found.get(s.key), cells) for s in inventory.storages)
         return replace(inventory, storages=tuple(storages))
 
-    def _ask(self, places: Sequence[_Place], devices: Devices) -> None:
+    def _ask(self, places: Sequence[_Place]) -> None:
         known = self._known
         self._known = {place: known[place] for place in places if place in known}
         new = [place for place in places if place not in known]
         for device in {device for device, _, _ in new}:
-            told = devices.allocations_at(device, {each[2] for each in new if each[0] == device})
+            addresses = {each[2] for each in new if each[0] == device}
+            told = self._devices.allocations_at(device, addresses)
             asked = (each for each in new if each[0] == device and each[2] in told)
             self._known.update((each, told[each[2]]) for each in asked)
 

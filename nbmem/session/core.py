@@ -7,6 +7,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from nbmem.devices import Devices
@@ -96,7 +97,7 @@ class Session:
         self.table = past.table
         self._tracker = CpuTracker(self.table)
         self._devices = Devices(self._tracker)
-        self._allocated_at = AllocatedAt()
+        self._allocated_at = AllocatedAt(self.table, self._devices)
         self._scopes = Scopes(self.table, self._tracker, self._devices)
         self.cell_line = CellLine(self.check_device)
         self.recorder = Recorder(
@@ -165,7 +166,7 @@ class Session:
             budget=self.settings.name_budget,
             now=time.time(),
         )
-        return self._allocated_at.tell(found, self.table, self._devices, cells_by_file(self.shell))
+        return self._allocated_at.tell(found, cells_by_file(self.shell))
 
     def take_ledger(self, device: str | None = None) -> Ledger:
         """Returns the sums of each device, over an inventory taken now.
@@ -179,7 +180,10 @@ class Session:
         if device is None and self.settings.device != "auto":
             device = self.settings.device
         inventory = self.take_inventory()
-        return take_ledger(inventory, self.table, self._devices, device=device, now=time.time())
+        owners = partial(roots.pool_owners, self.shell, self.settings.name_budget)
+        return take_ledger(
+            inventory, self.table, self._devices, device=device, find_owners=owners, now=time.time()
+        )
 
     def find_leaks(self) -> LeakReport:
         """Returns what is alive beyond what the values that the user can name need."""

@@ -42,7 +42,7 @@ class OneGpu:
 
 
 def tell(inventory, table, gpu, cells=CELLS):
-    return AllocatedAt().tell(inventory, table, gpu, cells)
+    return AllocatedAt(table, gpu).tell(inventory, cells)
 
 
 @pytest.fixture
@@ -105,11 +105,11 @@ def test_a_view_into_a_block_is_told_by_that_block():
 
 
 def test_each_storage_is_asked_for_once_while_the_history_is_on(on_gpu):
-    hidden, gpu, told = torch.ones(1000), OneGpu(on=False), AllocatedAt()
-    more = []
+    hidden, gpu = torch.ones(1000), OneGpu(on=False)
+    told, more = AllocatedAt(on_gpu, gpu), []
 
     def look():
-        return told.tell(take_inventory(on_gpu, {}, now=0.0), on_gpu, gpu, CELLS)
+        return told.tell(take_inventory(on_gpu, {}, now=0.0), CELLS)
 
     look()
     look()
