@@ -37,8 +37,10 @@ def names(shell):
     torch.cuda.empty_cache()
     assert {} == segments(), "another test left a pool"
     shell.run_line_magic("load_ext", "nbmem")
-    yield current_session().shell.user_ns
-    current_session().shell.user_ns.clear()
+    before = set(shell.user_ns)
+    yield shell.user_ns
+    for name in set(shell.user_ns) - before:
+        del shell.user_ns[name]
     gc.collect()
     torch._C._cuda_clearCublasWorkspaces()
     torch.cuda.empty_cache()
@@ -182,6 +184,8 @@ def test_the_ledger_prints_them(names):
     names["w"] = use(names["scratch"])
     with capture_output() as captured_output:
         current_session().shell.run_line_magic("gpumem", "ledger")
-    text = captured_output.outputs[0].data["text/plain"]
-    assert re.search(r"Private pools · .* in 1 pool\n(.*\n)+ *\S+ +1\.0 +\(0, \d+\) +scratch", text)
-    assert "`del scratch`" in text
+    lines = captured_output.outputs[0].data["text/plain"].splitlines()
+    begin = lines.index("Private pools · 2.00 MiB in 1 pool")
+    (row,) = [line for line in lines[begin:] if line.endswith("  scratch")]
+    assert ["2.00", "1.00", str(names["scratch"].id), "scratch"] == re.split(r"\s{2,}", row.strip())
+    assert any("`del scratch`" in line for line in lines[begin:])
