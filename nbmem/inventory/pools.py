@@ -10,6 +10,7 @@ from nbmem.heap.pools import CALLABLE, COMPILED, GRAPH, PoolHolder, PoolId, find
 from nbmem.heap.storages import bare_torch
 from nbmem.inventory.callables import held_by_function
 from nbmem.inventory.names import Names
+from nbmem.inventory.paths import NAMELESS
 from nbmem.inventory.trail import Trail
 from nbmem.inventory.walk import NameWalk
 from nbmem.records import PoolOwner
@@ -52,9 +53,10 @@ def _owners(holders: list[PoolHolder], trail: Trail) -> _Owners:
     unnamed = {key for key, node in nodes.items() if node is None}
     callables = _callables(trail, unnamed) if unnamed else {}
     for pool, kind, thing in holders:
-        node, within = nodes[id(thing)], callables.get(id(thing))
-        kind = CALLABLE if kind == GRAPH and node is None and within is not None else kind
-        node = within if node is None else node
+        node = nodes[id(thing)]
+        within = callables.get(id(thing)) if node is None else _function_above(trail, node)
+        if within is not None:
+            node, kind = within, CALLABLE if kind == GRAPH else kind
         name = None if node is None else names.of_node(node)
         owners.setdefault(pool, []).append(PoolOwner(kind, name))
     names.clear()
@@ -67,6 +69,16 @@ def _in_order(found: list[PoolOwner]) -> tuple[PoolOwner, ...]:
         found = [owner for owner in found if owner.kind == COMPILED or owner.name is not None]
     ordered = sorted(dict.fromkeys(found), key=lambda owner: (owner.name is None, owner.name or ""))
     return tuple(ordered[:MOST_OWNERS])
+
+
+def _function_above(trail: Trail, node: int) -> int | None:
+    """Returns the node of the first function on the way to a container; None if there is none."""
+    found = None
+    while node != NAMELESS:
+        if type(trail.container(node)) is types.FunctionType:
+            found = node
+        node = trail.nodes[node].parent
+    return found
 
 
 def _callables(trail: Trail, wanted: Collection[int]) -> dict[int, int]:

@@ -69,8 +69,8 @@ def _pool(
 
 def _remedy(owners: tuple[PoolOwner, ...], tensors: int, scratch: int) -> str:
     """Returns what gives a pool's memory back; empty if there is no code for it."""
-    if any(owner.name is None and owner.kind != COMPILED for owner in owners):
-        return ""
+    if any(owner.kind != COMPILED and " → " in (owner.name or " → ") for owner in owners):
+        return ""  # without a name, or by a way that is no code
     steps = [_REMEDIES[owner.kind].format(owner.name) for owner in owners]
     steps += [_TENSORS] if tensors else []
     steps += [_WORKSPACES] if scratch else []

@@ -52,6 +52,7 @@ def test_nobody_is_asked_for_where_there_is_no_private_pool():
         ([("graphed callable", "f")], False, f"`del f`, `gc.collect()`, then {LAST}"),
         ([("torch.compile", None)], False, f"`torch.compiler.reset()`, then {LAST}"),
         ([("CUDA graph", "g"), ("CUDA graph", None)], False, ""),
+        ([("CUDA graph", "err → train() → local 'g'")], False, ""),
     ],
 )
 def test_the_remedy_fits_who_keeps_the_pool(owners, live, remedy):
