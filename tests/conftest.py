@@ -17,6 +17,7 @@ import nbmem
 WATCHED_FUNCTIONS = (
     (torch._C, "_cuda_memoryStats"),
     (torch._C, "_cuda_resetPeakMemoryStats"),
+    (torch._C, "_cuda_setMemoryMetadata"),
     (torch._C, "_accelerator_getDeviceStats"),
     (torch._C, "_accelerator_resetPeakStats"),
     (torch.UntypedStorage, "resize_"),

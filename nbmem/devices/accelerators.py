@@ -13,15 +13,15 @@ import torch
 from nbmem.devices.allocator import Allocator, AllocatorCounter, Stats, device_module
 from nbmem.devices.capacity import available_memory
 from nbmem.devices.facts import DeviceFacts
+from nbmem.devices.history import Allocation, allocations_at, labels_of
 from nbmem.devices.insides import AllocatorState, read_state
 from nbmem.devices.limits import at_most, capacity_of
 from nbmem.devices.nvml import CardMemory
 from nbmem.devices.protocols import CounterUnavailableError, Sample, reading_failed
-from nbmem.devices.snapshot import Block, read_blocks
 from nbmem.records import DeviceCapacity, DeviceReading, Note, ProcessMemory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from nbmem.devices.nvml import Nvml
 
@@ -188,13 +188,13 @@ class AcceleratorReader:
         """Returns the allocator's counters and its blocks; zeros before the device starts."""
         return read_state(self._allocator, self._index)
 
-    def blocks_with_history(self) -> tuple[Block, ...]:
-        """Returns the allocator's blocks where it notes who allocated them; else nothing."""
-        type_ = self._allocator.type
-        asked = getattr(torch._C, f"_{type_}_isHistoryEnabled", None)
-        if asked is None or not self._allocator.started() or not asked():
-            return ()
-        return read_blocks(type_, self._index)
+    def allocations_at(self, addresses: Collection[int]) -> dict[int, Allocation]:
+        """Returns what the allocator's history has of each address; empty while it is off."""
+        return allocations_at(self._allocator, self._index, addresses)
+
+    def labels(self) -> dict[int, str]:
+        """Returns the user's labels of live blocks by address, as far as the history has them."""
+        return labels_of(self._allocator, self._index)
 
     def card(self) -> CardMemory:
         """Returns how full the whole card is, or its MIG instance: NVML's figures, else torch's.

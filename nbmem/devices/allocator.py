@@ -69,6 +69,8 @@ class Allocator:
         self._reads = own + _existing(torch._C, "_accelerator_getDeviceStats")
         self._resets = _entries(type_, "resetPeakMemoryStats")
         self._resets += _existing(torch._C, "_accelerator_resetPeakStats")
+        self._labels = _existing(torch._C, f"_{type_}_setMemoryMetadata")
+        self._was_labelled = False
         self._kept: dict[tuple[int, int], KeptPeaks] = {}
         self._owner: PeakOwner | None = None
 
@@ -122,6 +124,15 @@ class Allocator:
         """Resets the raw peak. Called by `PeakOwner` only, through a counter."""
         self._resets[0].call(index)
 
+    def is_labelled(self) -> bool:
+        """Returns whether the user is known to have labelled allocations.
+
+        `torch.cuda.memory._set_memory_metadata` was called while nbmem was loaded, or a label is
+        set now. The label is the user's: it is never changed here.
+        """
+        current = getattr(torch._C, f"_{self.type}_getMemoryMetadata", None)
+        return self._was_labelled or (current is not None and bool(current()))
+
     def keep(self, device: str) -> None:
         """Folds what the user would read of `device` into the user's running maxima."""
         type_, _, index = device.partition(":")
@@ -137,12 +148,14 @@ class Allocator:
         self._owner = owner
         for number, read in enumerate(self._reads):
             read.replace(lambda device, number=number: self._answer_read(number, device))
+        for label in self._labels:
+            label.replace(lambda text, label=label: self._pass_label_on(label, text))
         for reset in self._resets:
             reset.replace(lambda device, reset=reset: self._answer_reset(reset, device))
 
     def uninstall(self) -> None:
         """Gives `torch._C` its functions back."""
-        for entry in (*self._reads, *self._resets):
+        for entry in (*self._reads, *self._resets, *self._labels):
             entry.restore()
         self._kept.clear()
         self._owner = None
@@ -154,6 +167,10 @@ class Allocator:
             with suppress(Exception):  # a call of the user's must not fail by our part
                 kept.apply(stats)
         return stats
+
+    def _pass_label_on(self, label: EntryPoint, text: Any) -> Any:
+        self._was_labelled = True
+        return label.call(text)
 
     def _answer_reset(self, reset: EntryPoint, device: int) -> Any:
         owner = self._owner

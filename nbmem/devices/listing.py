@@ -25,10 +25,10 @@ from nbmem.errors import NbmemError
 from nbmem.records import DeviceReading
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
+    from nbmem.devices.history import Allocation
     from nbmem.devices.protocols import DeviceReader, PeakCounter
-    from nbmem.devices.snapshot import Block
 
 
 class UnknownDeviceError(NbmemError, ValueError):
@@ -118,13 +118,13 @@ class Devices:
         """Returns a reading of each device that `choose` names; a failed one says why."""
         return [_read_safely(reader) for reader in self.choose(device)]
 
-    def blocks_with_history(self, device: str) -> tuple[Block, ...]:
-        """Returns the blocks of an accelerator whose allocator's history is on; else nothing."""
+    def allocations_at(self, device: str, addresses: Collection[int]) -> dict[int, Allocation]:
+        """Returns what an accelerator's history has of these addresses; empty while it is off."""
         for reader in self.accelerators():
             if reader.device == device and isinstance(reader, AcceleratorReader):
                 with suppress(Exception):  # who made it is a plus: what is alive must be told
-                    return reader.blocks_with_history()
-        return ()
+                    return reader.allocations_at(addresses)
+        return {}
 
     def install(self) -> None:
         """Lets the user's own peak reads and resets come out right while nbmem measures."""

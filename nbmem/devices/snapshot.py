@@ -58,6 +58,8 @@ class Block:
     expandable: bool
     stack: tuple[str, ...]
     """`file:line function`, innermost first; empty unless the allocator's history was on."""
+    pool_id: tuple[int, int] = (0, 0)
+    """`segment_pool_id`: of the private pool, or (0, 0)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,7 @@ def read_blocks(type_: str, index: int) -> tuple[Block, ...]:
     take = getattr(torch._C, f"_{type_}_memorySnapshot", None)
     if take is None:
         raise CounterUnavailableError(f"torch does not list the blocks of {type_} devices.")
-    return blocks_in(_take_snapshot(take), index)
+    return blocks_in(take_snapshot(take), index)
 
 
 def blocks_in(snapshot: Snapshot, index: int | None = None) -> tuple[Block, ...]:
@@ -147,10 +149,10 @@ def allocator_backend(type_: str) -> str:
     return "native" if ask is None else str(ask())
 
 
-def _take_snapshot(take: Any) -> Snapshot:
-    """Returns a snapshot, without the history's events where this torch can leave them out."""
+def take_snapshot(take: Any, *, events: bool = False) -> Any:
+    """Returns a snapshot, without the history's events if this torch can leave them out."""
     try:
-        snapshot: Snapshot = take((0, 0, False))
+        snapshot: Snapshot = take((0, 0, events))
     except (TypeError, RuntimeError):  # an older one knows only pools, or nothing, as argument
         snapshot = take(None)
     return snapshot
@@ -190,10 +192,21 @@ def _block(segment: Segment, block: Mapping[str, Any], address: int) -> Block:
         state=state,
         stream=int(segment.get("stream", 0)),
         pool="small" if segment.get("segment_type") == "small" else "large",
-        private=tuple(segment.get("segment_pool_id") or (0, 0)) != (0, 0),
+        private=_pool_id(segment) != (0, 0),
         expandable=bool(segment.get("is_expandable", False)),
-        stack=tuple(map(_frame, frames or ())),
+        stack=stack_of(frames or ()),
+        pool_id=_pool_id(segment),
     )
+
+
+def _pool_id(segment: Segment) -> tuple[int, int]:
+    first, second = segment.get("segment_pool_id") or (0, 0)
+    return int(first), int(second)
+
+
+def stack_of(frames: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Returns `file:line function` of each frame, in the order in which torch tells them."""
+    return tuple(map(_frame, frames))
 
 
 def _frame(frame: Mapping[str, Any]) -> str:

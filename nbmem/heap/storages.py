@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from nbmem.heap.pinned import pinned_total
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -137,7 +139,12 @@ def begins_graph(tensor: torch.Tensor) -> bool:
 
 
 def accelerator_runs() -> bool:
-    """Returns whether a GPU's runtime has started in this process; asking does not start it."""
+    """Returns whether a GPU's runtime has started in this process; asking does not start it.
+
+    Pinned memory counts too: torch can pin without starting CUDA in its own sense.
+    """
+    if pinned_total():
+        return True
     found = torch.accelerator.current_accelerator()
     kinds = ("cuda", "xpu") if found is None else ("cuda", "xpu", found.type)
     told = [getattr(getattr(torch, kind, None), "is_initialized", None) for kind in kinds]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -154,6 +154,14 @@ class Trail:
         self._kept.append(container)
         self.nodes.append(node)
         return len(self.nodes) - 1
+
+    def node_of(self, container: object) -> int | None:
+        """Returns the node of a container, or None where no way leads to it."""
+        return self._node_of.get(id(container))
+
+    def containers(self) -> Sequence[object]:
+        """Returns all containers, in the order of `nodes`."""
+        return self._kept
 
     def container(self, node: int) -> object:
         """Returns the container itself."""

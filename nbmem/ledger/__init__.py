@@ -5,12 +5,11 @@
     NVML ───────────┘
     storages found ──── storages ── resident ── installed           (the CPU)
 
-`found` has the storages of one device, `blocks` joins them with the blocks of the allocator,
-`stacks` tells who allocated them; `allocator`, `card` and `main_memory` make the sums. The total of
-a sum comes from another source than its lines.
+`found` has the storages of one device, `blocks` joins them with the blocks of the allocator;
+`allocator`, `card`, `main_memory` and `pinned` make the sums. The total of a sum comes from another
+source than its lines.
 """
 
 from nbmem.ledger.core import take_ledger
-from nbmem.ledger.stacks import Stack, stacks_of
 
-__all__ = ["Stack", "stacks_of", "take_ledger"]
+__all__ = ["take_ledger"]

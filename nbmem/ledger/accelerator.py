@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from nbmem.devices import CounterUnavailableError
@@ -12,6 +13,7 @@ from nbmem.ledger.blocks import join_blocks
 from nbmem.ledger.calls import Calls
 from nbmem.ledger.card import notes_on_containers, read_card, total_sum
 from nbmem.ledger.found import find_storages
+from nbmem.ledger.pools import pools_of
 from nbmem.ledger.reserved import reserved_sum
 from nbmem.ledger.unclaimed import block_rows
 from nbmem.records import DeviceLedger, LedgerSum, Note
@@ -19,11 +21,16 @@ from nbmem.records import DeviceLedger, LedgerSum, Note
 if TYPE_CHECKING:
     from nbmem.devices.accelerators import AcceleratorReader, MpsReader
     from nbmem.heap import StorageTable
-    from nbmem.records import Inventory, LedgerLine, ProcessMemory
+    from nbmem.ledger.blocks import BlockJoin
+    from nbmem.ledger.pools import FindOwners
+    from nbmem.records import AllocatorBlock, Inventory, LedgerLine, ProcessMemory
 
 
 def accelerator_ledger(
-    inventory: Inventory, table: StorageTable, reader: AcceleratorReader
+    inventory: Inventory,
+    table: StorageTable,
+    reader: AcceleratorReader,
+    find_owners: FindOwners,
 ) -> DeviceLedger:
     """Returns the sums of one accelerator, and the blocks and processes behind their lines.
 
@@ -31,11 +38,13 @@ def accelerator_ledger(
         inventory: what was found, just now.
         table: the storages that it speaks of.
         reader: of the device.
+        find_owners: tells who keeps each private pool.
     """
     state, calls = reader.allocator_state(), Calls(reader.device, reader.namespace())
     listed = state.blocks is not None
     found = find_storages(inventory, table, reader.device, addresses=listed)
     join = None if state.blocks is None else join_blocks(state.blocks, found)
+    pools = pools_of(state.blocks or (), join, state.workspaces, find_owners)
     allocated = allocated_sum(state, join, found, calls)
     reserved = reserved_sum(state, join, calls)
     card, processes, notes = _card(reader, reserved.total)
@@ -44,11 +53,23 @@ def accelerator_ledger(
         "accelerator",
         reader.read().name,
         (allocated, reserved, *card),
-        blocks=() if join is None else block_rows(join, state.workspaces),
+        blocks=() if join is None else _block_rows(join, state.workspaces, reader),
         processes=processes,
         notes=(*_start(reader.device, state), *notes),
         capacity=reader.capacity(),
+        pools=pools,
     )
+
+
+def _block_rows(
+    join: BlockJoin, workspaces: frozenset[int], reader: AcceleratorReader
+) -> tuple[AllocatorBlock, ...]:
+    """Returns the blocks without a tensor, with the user's labels; these are a plus."""
+    labels: dict[int, str] = {}
+    if join.unclaimed or join.waiting:
+        with suppress(Exception):
+            labels = reader.labels()
+    return block_rows(join, workspaces, labels)
 
 
 def _card(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from nbmem.ledger.blocks import asked_for
 from nbmem.records import AllocatorBlock, LedgerLine
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from nbmem.devices.snapshot import Block
     from nbmem.ledger.blocks import BlockJoin, Unclaimed
@@ -57,27 +58,46 @@ def kind_of(block: Block, workspaces: frozenset[int]) -> str:
     return WORKSPACE if asked_for(block) in workspaces else UNKNOWN
 
 
-def block_rows(join: BlockJoin, workspaces: frozenset[int]) -> tuple[AllocatorBlock, ...]:
-    """Returns the blocks that no tensor found has, like ones together, largest first."""
-    rows = [_live_row(part, workspaces) for part in join.unclaimed]
-    rows += [_row(block, block.size, block.requested, WAITING, FREED) for block in join.waiting]
+def block_rows(
+    join: BlockJoin, workspaces: frozenset[int], labels: Mapping[int, str]
+) -> tuple[AllocatorBlock, ...]:
+    """Returns the blocks that no tensor found has, like ones together, largest first.
+
+    Args:
+        join: the blocks joined with the storages found.
+        workspaces: sizes of the library workspaces that torch makes.
+        labels: the user's labels by address.
+    """
+    rows = [_live_row(part, workspaces, labels) for part in join.unclaimed]
+    rows += [
+        _row(block, block.size, block.requested, WAITING, FREED, labels) for block in join.waiting
+    ]
     alike = defaultdict(list)
     for row in rows:
-        alike[row.bytes, row.stream, row.state, row.pool, row.kind, row.stack].append(row)
+        alike[replace(row, requested=None)].append(row)
     grouped = sorted((_sum(group) for group in alike.values()), key=lambda row: -row.bytes)
     return tuple(grouped[:MAX_ROWS] + _rest(grouped[MAX_ROWS:]))
 
 
-def _live_row(part: Unclaimed, workspaces: frozenset[int]) -> AllocatorBlock:
+def _live_row(
+    part: Unclaimed, workspaces: frozenset[int], labels: Mapping[int, str]
+) -> AllocatorBlock:
     block, kind = part.block, kind_of(part.block, workspaces)
     if part.bytes < asked_for(block):  # the storages in it have the rest, and its rounding
-        return _row(block, part.bytes, part.bytes, LIVE, kind)
-    return _row(block, block.size, block.requested, LIVE, kind)
+        return _row(block, part.bytes, part.bytes, LIVE, kind, labels)
+    return _row(block, block.size, block.requested, LIVE, kind, labels)
 
 
-def _row(block: Block, size: int, requested: int | None, state: str, kind: str) -> AllocatorBlock:
-    pool = "graph" if block.private else block.pool
-    return AllocatorBlock(size, requested, 1, block.stream, state, pool, kind, block.stack)
+def _row(
+    block: Block,
+    size: int,
+    requested: int | None,
+    state: str,
+    kind: str,
+    labels: Mapping[int, str],
+) -> AllocatorBlock:
+    pool, label = "graph" if block.private else block.pool, labels.get(block.address, "")
+    return AllocatorBlock(size, requested, 1, block.stream, state, pool, kind, block.stack, label)
 
 
 def _sum(rows: Sequence[AllocatorBlock], *, several: bool = False) -> AllocatorBlock:
@@ -92,6 +112,7 @@ def _sum(rows: Sequence[AllocatorBlock], *, several: bool = False) -> AllocatorB
         pool="several" if several else first.pool,
         kind=first.kind,
         stack=() if several else first.stack,
+        label="" if several else first.label,
     )
 
 

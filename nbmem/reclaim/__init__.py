@@ -18,7 +18,13 @@ and says in words what it did.
 plans, `moves` re-points tensors at memory elsewhere, `lot` remembers weakly.
 """
 
-from nbmem.reclaim.acts import collect_garbage, drop_storages, empty_cache, plan_drop
+from nbmem.reclaim.acts import (
+    collect_garbage,
+    drop_storages,
+    empty_cache,
+    empty_pinned,
+    plan_drop,
+)
 from nbmem.reclaim.leaks import plan_reclaim, reclaim_leaks
 from nbmem.reclaim.lot import ParkingLot
 from nbmem.reclaim.names import Holdings
@@ -33,6 +39,7 @@ __all__ = [
     "collect_garbage",
     "drop_storages",
     "empty_cache",
+    "empty_pinned",
     "park",
     "plan_drop",
     "plan_reclaim",

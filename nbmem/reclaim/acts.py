@@ -1,4 +1,4 @@
-"""The three acts, each with the bytes before and after."""
+"""The acts that need no leak, each with the bytes before and after."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Any
 import torch
 
 from nbmem.heap import StorageRef, scan_heap
+from nbmem.heap.pinned import empty_pinned_cache, pinned_block, pinned_total
+from nbmem.heap.storages import is_pinned
 from nbmem.reclaim.names import Holdings, drop_output, drop_variable, find_entry
 from nbmem.reclaim.plan import DropPlan, make_plan
 from nbmem.records import ReclaimReport
@@ -100,6 +102,53 @@ def empty_cache(holdings: Holdings) -> ReclaimReport:
     done = ("give cached blocks back to the driver",)
     counts = "reserved on " + ", ".join(reading.device for reading in readings)
     return ReclaimReport("empty cache", done, done, (), before, after, counts)
+
+
+def empty_pinned(holdings: Holdings, *, dry_run: bool = False) -> ReclaimReport:
+    """Gives pinned host memory that torch keeps for later back to the system.
+
+    Tensors stay as they are, parked ones too. The bytes are `pinned_total()`.
+
+    Args:
+        holdings: for what is in use.
+        dry_run: only the plan, whose promise leaves out what lives in pinned memory.
+    """
+    before = pinned_total()
+    act, counts = "empty pinned cache", "pinned by torch"
+    if not before:
+        refusal = _NO_PINNED if before == 0 else _PINNED_UNKNOWN
+        return ReclaimReport(act, (), (), (refusal,), before, before, counts)
+    promised = max(0, before - _pinned_in_use(holdings))
+    planned = ("give pinned memory that nothing uses back to the system",) if promised else ()
+    if dry_run:
+        refused = () if planned else (_PINNED_IN_USE,)
+        return ReclaimReport(act, planned, (), refused, before, None, counts, promised=promised)
+    refused = () if empty_pinned_cache() else (_PINNED_STAYS,)
+    after = pinned_total()
+    if after == before and not refused:
+        refused = (_PINNED_IN_USE,)
+    done = () if refused else planned
+    return ReclaimReport(act, planned, done, refused, before, after, counts, promised=promised)
+
+
+_NO_PINNED = "torch has pinned no memory in this process"
+_PINNED_UNKNOWN = "this torch does not count pinned memory, so nothing was done"
+_PINNED_IN_USE = "all pinned memory is in use"
+_PINNED_STAYS = "this torch has no call that gives pinned memory back"
+
+
+def _pinned_in_use(holdings: Holdings) -> int:
+    """Returns the bytes of the pinned blocks in which tensors live."""
+    with scan_heap(holdings.table) as scan:
+        found = {
+            storage.data_ptr(): pinned_block(storage.nbytes())
+            for tensor in scan.tensors
+            if (ref := scan.entries.get(id(tensor))) is not None
+            and ref.device == "cpu"
+            and is_pinned(tensor)
+            and (storage := ref()) is not None
+        }
+    return sum(found.values())
 
 
 def _first_line(error: Exception) -> str:

@@ -1,6 +1,6 @@
 """Storages moved to another device, and with each every tensor that shows it.
 
-    copy all ──> point each tensor at its copy ──> the old storages are let go
+    enqueue all copies ──> wait once a device ──> point each tensor at its copy ──> let go
 
 Where a copy fails nothing was touched; where pointing fails, all is pointed back. The tensors stay
 the same objects: names, hooks, gradients, versions and what optimizers know them by stay theirs.
@@ -56,7 +56,10 @@ class Carrier(Protocol):
         """Waits until the device has done what it was told: nothing writes any more."""
 
     def copy(self, storage: torch.UntypedStorage, device: str) -> torch.UntypedStorage:
-        """Returns the same bytes on another device, in pinned memory where that is the CPU."""
+        """Returns a storage on another device that gets the same bytes, pinned if on the CPU.
+
+        The bytes are complete after `wait` for both devices.
+        """
 
     def allocated(self, device: str) -> int | None:
         """Returns the bytes in live blocks, as the allocator says; None where it can't tell."""
@@ -81,12 +84,12 @@ class TorchCarrier:
         torch.accelerator.synchronize(torch.device(device))
 
     def copy(self, storage: torch.UntypedStorage, device: str) -> torch.UntypedStorage:
-        """Copies bytes as they are, numbers that are none included."""
+        """Enqueues a copy of the bytes as they are, NaNs included; does not wait for it."""
         made = torch.empty(
             storage.nbytes(), dtype=torch.uint8, device=device, pin_memory=device == HOST
         )
         bytes_of = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
-        return untyped_storage(made.copy_(bytes_of))
+        return untyped_storage(made.copy_(bytes_of, non_blocking=True))
 
     def allocated(self, device: str) -> int | None:
         """Returns `torch.accelerator.memory_allocated(device)`."""
@@ -270,12 +273,23 @@ def move(loads: Sequence[Load], carrier: Carrier) -> None:
 
 
 def _copy_all(loads: Sequence[Load], carrier: Carrier) -> list[torch.UntypedStorage]:
+    """Returns complete copies; waits twice for each device, however many storages there are.
+
+    The first wait ends what other streams still write, the second ends the copies.
+    """
+    devices = sorted({name for x in loads for name in (x.source, x.target)} - {HOST})
+    copies: list[torch.UntypedStorage] = []
     try:
-        for device in sorted({name for x in loads for name in (x.source, x.target)} - {HOST}):
+        for device in devices:
             carrier.wait(device)
-        return [carrier.copy(load.storage, load.target) for load in loads]
+        try:
+            copies.extend(carrier.copy(load.storage, load.target) for load in loads)
+        finally:  # also where one failed: memory that a copy still writes must not be let go
+            for device in devices:
+                carrier.wait(device)
     except (RuntimeError, MemoryError) as error:
         raise _as_move_error(error) from None
+    return copies
 
 
 def _as_move_error(error: Exception) -> MoveError:

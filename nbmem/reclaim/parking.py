@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 
 import torch
 
+from nbmem.heap.pinned import pinned_total
 from nbmem.reclaim.lot import ParkingLot
 from nbmem.reclaim.moves import HOST, Load, MoveError, move, requires_grad
 from nbmem.reclaim.names import Holdings
@@ -71,7 +72,7 @@ def _go(holdings: Holdings, lot: ParkingLot, trip: Trip, dry_run: bool) -> Recla
         bytes_after=None if dry_run else _bytes_on(holdings, lot, devices)[1],
         counts=counts,
         still_held=_still_held(old) if done else (),
-        notes=tuple(trip.notes),
+        notes=(*trip.notes, *(_kept_pinned(old) if done else ())),
         promised=promised if planned else None,
     )
 
@@ -128,6 +129,19 @@ def _still_held(old: Iterable[_OldStorage]) -> tuple[str, ...]:
     if not left:
         return ()
     return (f"{format_bytes(sum(left))} live on where they were: something took hold of them",)
+
+
+def _kept_pinned(old: Iterable[_OldStorage]) -> tuple[Note, ...]:
+    """Returns what torch keeps of the pinned memory that was let go; nothing is given back here."""
+    gone = sum(size for ref, size, source in old if source == HOST and ref() is None)
+    kept = min(gone, pinned_total() or 0)
+    if not kept:
+        return ()
+    sentence = (
+        f"torch keeps the {format_bytes(kept)} of pinned CPU memory that it lay in for later: "
+        "`%gpumem reclaim --pinned` gives them back to the system"
+    )
+    return (Note("park", "pinned", sentence),)
 
 
 def _bytes_on(

@@ -41,6 +41,8 @@ from nbmem.records.ledgers import (
     Ledger,
     LedgerLine,
     LedgerSum,
+    PoolMemory,
+    PoolOwner,
     ProcessMemory,
 )
 from nbmem.records.live import LiveReading
@@ -83,6 +85,8 @@ __all__ = [
     "OutOfMemory",
     "ParkedThing",
     "PathStep",
+    "PoolMemory",
+    "PoolOwner",
     "ProcessMemory",
     "ReclaimReport",
     "RunTrend",

@@ -12,7 +12,7 @@ class ReclaimReport:
     """An act that frees, and its proof in bytes."""
 
     act: str
-    """`del`, `gc.collect()`, `empty cache`, `reclaim`, `park` or `unpark`."""
+    """`del`, `gc.collect()`, `empty cache`, `empty pinned cache`, `reclaim`, `park` or `unpark`."""
     planned: tuple[str, ...]
     """What was to be dropped, in words."""
     dropped: tuple[str, ...]

@@ -37,7 +37,8 @@ class LedgerSum:
     """
 
     code: str
-    """`allocated`, `reserved` or `total`; on `cpu`: `storages`, `resident` and `installed`."""
+    """`allocated`, `reserved` or `total`; on `cpu`: `storages`, `resident` and `installed`; on
+    `host`: `pinned`."""
     lines: tuple[LedgerLine, ...]
     total: LedgerLine
     """Read from another source than the lines."""
@@ -74,6 +75,8 @@ class AllocatorBlock:
     stream), `unknown`."""
     stack: tuple[str, ...] = ()
     """`file:line function`, innermost first, where the allocator's history was on."""
+    label: str = ""
+    """The user's own (`torch.cuda.memory._set_memory_metadata`), if the history has one."""
 
     @property
     def made_at(self) -> str | None:
@@ -98,12 +101,44 @@ class ProcessMemory:
 
 
 @dataclass(frozen=True, slots=True)
+class PoolOwner:
+    """An object that keeps a private pool of the caching allocator."""
+
+    kind: str
+    """`MemPool`, `CUDA graph`, `graphed callable` (`torch.cuda.make_graphed_callables`), or
+    `torch.compile` for the manager of its graphs."""
+    name: str | None
+    """The user's name for it, as `graph`, `runner.graphs[3]` or `model.forward`; None if no name
+    leads to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolMemory:
+    """One private pool of the caching allocator: segments with its `segment_pool_id`."""
+
+    pool: tuple[int, int]
+    """The id: `MemPool.id`, `CUDAGraph.pool()`."""
+    reserved: int
+    """Bytes of its segments; the rest of it waits for streams."""
+    allocated: int
+    """Of it in live blocks."""
+    workspaces: int
+    """Of `allocated`: scratch memory of cuBLAS, which outlives the graphs that it was made for."""
+    cached: int
+    """Of it free: only who allocates in this pool can use it."""
+    owners: tuple[PoolOwner, ...]
+    """Empty if nothing keeps the pool any more but the tensors in it."""
+    remedy: str
+    """What gives its memory back, in words and code; empty if nobody can tell."""
+
+
+@dataclass(frozen=True, slots=True)
 class DeviceLedger:
     """Every sum of one device."""
 
     device: str
     kind: str
-    """`accelerator` or `cpu`."""
+    """`accelerator`, `cpu`, or `host` for pinned memory of the process."""
     name: str | None
     sums: tuple[LedgerSum, ...]
     blocks: tuple[AllocatorBlock, ...] = ()
@@ -113,6 +148,8 @@ class DeviceLedger:
     notes: tuple[Note, ...] = ()
     capacity: DeviceCapacity | None = None
     """What torch can get of the device; None on `cpu`, and where it is not known."""
+    pools: tuple[PoolMemory, ...] = ()
+    """Private pools, largest first."""
 
 
 @dataclass(frozen=True, slots=True)

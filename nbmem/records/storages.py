@@ -66,6 +66,9 @@ class StorageRecord:
     with them."""
     shares_with: tuple[int, ...] = ()
     """Keys of storages that overlap it in memory, the largest first; at most three."""
+    label: str = ""
+    """The user's own for this allocation (`torch.cuda.memory._set_memory_metadata`), if it has no
+    name and the allocator's history has one."""
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)

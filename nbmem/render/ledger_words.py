@@ -21,6 +21,8 @@ if TYPE_CHECKING:
         LedgerLine,
         LedgerSum,
         Note,
+        PoolMemory,
+        PoolOwner,
         ProcessMemory,
     )
 
@@ -35,9 +37,11 @@ _HEADINGS = {
     "storages": "What torch's storages hold",
     "resident": "What this process holds (RSS)",
     "installed": "The whole machine",
+    "pinned": "What torch has pinned of main memory",
 }
 _MOST_BLOCKS = 12
 _MOST_PROCESSES = 12
+_MOST_POOLS, _MOST_OWNERS = 6, 3
 _COLOURS = ("#0072B2", "#6BB3DE", "#E69F00", "#CC79A7", "#009E73")
 _GREYS = ("#777777", "#A0A0A0", "#5C5C5C", "#C0C0C0")
 _FREE = frozenset({"free", "available"})
@@ -91,7 +95,11 @@ class DeviceWords:
 def tell_device(ledger: DeviceLedger, units: Units) -> DeviceWords:
     """Returns the ledger of one device in words."""
     title = clean(ledger.device if ledger.name is None else f"{ledger.device} · {ledger.name}")
-    tables = [_blocks(ledger.blocks, units), _processes(ledger.processes, units)]
+    tables = [
+        _pools(ledger.pools, units),
+        _blocks(ledger.blocks, units),
+        _processes(ledger.processes, units),
+    ]
     return DeviceWords(
         title=f"Ledger of {title}",
         sums=tuple(_tell_sum(each, units) for each in ledger.sums),
@@ -219,6 +227,43 @@ def _verdict(told: LedgerSum, units: Units) -> str:
     return "closes to the byte"
 
 
+def _pools(pools: Sequence[PoolMemory], units: Units) -> Table | None:
+    if not pools:
+        return None
+    shown, rest = pools[:_MOST_POOLS], pools[_MOST_POOLS:]
+    columns = (
+        sizes("size", (pool.reserved for pool in shown), units),
+        sizes("in use", (pool.allocated for pool in shown), units),
+        Column("pool", tuple(str(pool.pool) for pool in shown), spare=True),
+        Column("kept by", tuple(_owners(pool) for pool in shown), elastic=True, code=True),
+    )
+    left = tuple(
+        f"{pool.pool}: {clean(pool.remedy)} gives it back." for pool in shown if pool.remedy
+    )
+    if rest:
+        size = format_bytes(sum(pool.reserved for pool in rest), units)
+        left = (*left, f"{format_count(len(rest), 'smaller pool')}, {size}, more.")
+    size = format_bytes(sum(pool.reserved for pool in pools), units)
+    title = f"Private pools · {size} in {format_count(len(pools), 'pool')}"
+    return Table(title, columns, left)
+
+
+def _owners(pool: PoolMemory) -> str:
+    if not pool.owners:
+        if pool.allocated > pool.workspaces:
+            return "tensors in it only"
+        return "nobody any more but workspaces in it" if pool.workspaces else "nobody any more"
+    named = [clean(owner.name) for owner in pool.owners if owner.name is not None]
+    told = named[:_MOST_OWNERS]
+    if hidden := len(pool.owners) - len(told):
+        told.append(f"{hidden:,} more" if told else _hidden(pool.owners[0]))
+    return ", ".join(told)
+
+
+def _hidden(owner: PoolOwner) -> str:
+    return owner.kind if owner.kind == "torch.compile" else f"a {owner.kind} without a name"
+
+
 def _blocks(blocks: Sequence[AllocatorBlock], units: Units) -> Table | None:
     if not blocks:
         return None
@@ -230,6 +275,7 @@ def _blocks(blocks: Sequence[AllocatorBlock], units: Units) -> Table | None:
         Column("bytes", tuple(exact(b.bytes) for b in shown), figures=True, spare=True),
         Column("count", tuple(f"{b.count:,}" for b in shown), figures=True),
         Column("likely", tuple(clean(b.kind) for b in shown)),
+        Column("label", tuple(clean(b.label) for b in shown), code=True),
         Column("pool", tuple(clean(b.pool) for b in shown), spare=True),
         Column("stream", tuple(_stream(b) for b in shown), figures=True, spare=True),
         Column("made at", tuple(_made_at(b) for b in shown), elastic=True, code=True, spare=True),

@@ -158,7 +158,12 @@ def says_something(storage: StorageRecord) -> bool:
 
 
 def nameless(storage: StorageRecord) -> str:
-    """Returns what stands where a storage has no name: the line that made it, where it is known."""
+    """Returns what stands where a storage has no name: its label, and the line that made it."""
+    label = f" · {clean(storage.label)}" if storage.label else ""
+    return f"{_by_origin(storage)}{label}"
+
+
+def _by_origin(storage: StorageRecord) -> str:
     if storage.line is not None and storage.created_by is not None:
         return f"no name, made by line {storage.line} of [{storage.created_by}]"
     return "no name" if storage.visible else "no name, held outside Python"

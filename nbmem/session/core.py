@@ -7,6 +7,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from nbmem.devices import Devices
@@ -22,6 +23,7 @@ from nbmem.reclaim import (
     collect_garbage,
     drop_storages,
     empty_cache,
+    empty_pinned,
     park,
     plan_drop,
     unpark,
@@ -39,7 +41,7 @@ from nbmem.records import (
 )
 from nbmem.scopes import Scopes
 from nbmem.session import roots
-from nbmem.session.allocated_at import cells_by_file, tell_lines
+from nbmem.session.allocated_at import AllocatedAt, cells_by_file
 from nbmem.session.blocks import Blocks
 from nbmem.session.cells import CellWatcher
 from nbmem.session.leaks import LeakFinder
@@ -95,6 +97,7 @@ class Session:
         self.table = past.table
         self._tracker = CpuTracker(self.table)
         self._devices = Devices(self._tracker)
+        self._allocated_at = AllocatedAt(self.table, self._devices)
         self._scopes = Scopes(self.table, self._tracker, self._devices)
         self.cell_line = CellLine(self.check_device)
         self.recorder = Recorder(
@@ -163,7 +166,7 @@ class Session:
             budget=self.settings.name_budget,
             now=time.time(),
         )
-        return tell_lines(found, self.table, self._devices, cells_by_file(self.shell))
+        return self._allocated_at.tell(found, cells_by_file(self.shell))
 
     def take_ledger(self, device: str | None = None) -> Ledger:
         """Returns the sums of each device, over an inventory taken now.
@@ -177,7 +180,10 @@ class Session:
         if device is None and self.settings.device != "auto":
             device = self.settings.device
         inventory = self.take_inventory()
-        return take_ledger(inventory, self.table, self._devices, device=device, now=time.time())
+        owners = partial(roots.pool_owners, self.shell, self.settings.name_budget)
+        return take_ledger(
+            inventory, self.table, self._devices, device=device, find_owners=owners, now=time.time()
+        )
 
     def find_leaks(self) -> LeakReport:
         """Returns what is alive beyond what the values that the user can name need."""
@@ -294,6 +300,11 @@ class Session:
     def empty_cache(self) -> ReclaimReport:
         """Gives the accelerator's cached blocks back to the driver."""
         return self.told(empty_cache(self.holdings()))
+
+    def empty_pinned(self, *, dry_run: bool = False) -> ReclaimReport:
+        """Gives pinned memory that torch keeps for later back to the system."""
+        report = empty_pinned(self.holdings(), dry_run=dry_run)
+        return report if dry_run else self.told(report)
 
     def holdings(self) -> Holdings:
         """Returns what an act may touch, and how its outcome is read."""

@@ -6,8 +6,13 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any
 
+from nbmem.inventory import find_pool_owners
+
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
+
+    from nbmem.heap.pools import PoolId
+    from nbmem.records import PoolOwner
 
 _OUTPUT_NAME = re.compile(r"_(\d+|_{0,2})\Z")
 _INPUT_NAME = re.compile(r"_(i\d*|ii|iii|ih|oh|dh)\Z")
@@ -110,3 +115,10 @@ def output_places(shell: InteractiveShell | None) -> set[int]:
 
 def _is_plain(value: object) -> bool:
     return value is None or type(value) in (str, int, float, bool, bytes)
+
+
+def pool_owners(
+    shell: InteractiveShell | None, budget: float
+) -> dict[PoolId, tuple[PoolOwner, ...]]:
+    """Returns who keeps each private pool, by the user's names; `budget` is in seconds."""
+    return find_pool_owners(user_names(shell), output_cache(shell), budget)

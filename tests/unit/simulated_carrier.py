@@ -1,5 +1,7 @@
 """Accelerators of main memory: a table says which storage is on which of them.
 
+A copy gets its bytes when its device is waited for, not before, as on a stream.
+
 Parking runs over it as it is; only where a storage is, and how its bytes are copied, is made up.
 """
 
@@ -22,6 +24,7 @@ class SimulatedCarrier:
         """Which copy from now on fails: 0 is the next."""
         self.has_accelerators = True
         self.waited = []
+        self._enqueued = []
         self.peak = {}
         self.pinned = []
         self._where = {}
@@ -69,6 +72,9 @@ class SimulatedCarrier:
 
     def wait(self, device):
         self.waited.append(device)
+        for to, of in self._enqueued:
+            to.copy_(of)
+        self._enqueued.clear()
 
     def allocated(self, device):
         return self._bytes.get(device, 0)
@@ -86,7 +92,7 @@ class SimulatedCarrier:
             raise torch.OutOfMemoryError(f"{device} out of memory. Tried to allocate …")
         made = torch.UntypedStorage(storage.nbytes())
         to, of = (torch.empty(0, dtype=torch.uint8).set_(each) for each in (made, storage))
-        to.copy_(of)
+        self._enqueued.append((to, of))
         if device == "cpu":
             self.pinned.append(weakref.ref(made))
         else:

@@ -80,7 +80,7 @@ def test_every_byte_of_a_live_block_is_counted_once_and_for_the_first_category(b
 @given(laid_out(), storages)
 def test_the_rows_and_the_lines_of_blocks_without_a_tensor_have_the_same_bytes(blocks, found):
     join = join_blocks(blocks, found)
-    rows = block_rows(join, frozenset())
+    rows = block_rows(join, frozenset(), {})
     lines = unclaimed_lines(join.unclaimed, frozenset(), "")
     without = {part.block.address: part for part in join.unclaimed}
     whole = sum(

@@ -657,6 +657,32 @@ def test_out_of_memory_while_parking_leaves_everything_as_it_was(yard, copies):
     assert ((), 0, []) == (report.dropped, report.freed, yard.parked())
 
 
+def test_the_devices_are_waited_for_twice_however_many_storages_move(yard):
+    for number in range(20):
+        yard.have("cuda:1" if number % 2 else "cuda:0", **{f"x{number}": torch.arange(number + 1)})
+    names = list(yard.names)
+    for act in (yard.park, yard.unpark):
+        yard.carrier.waited.clear()
+        assert () == act(*names).refused
+        assert ["cuda:0", "cuda:1"] * 2 == yard.carrier.waited
+        assert [n * (n + 1) // 2 for n in range(20)] == [yard.names[x].sum() for x in names]
+
+
+def test_copies_that_are_under_way_are_waited_for_where_a_later_one_fails(yard):
+    yard.have(model=make_model())
+    yard.carrier.fail_at, alive = 2, []
+    real = yard.carrier.wait
+
+    def wait(device):
+        alive.append([ref() is not None for ref in yard.carrier.pinned])
+        real(device)
+
+    yard.carrier.wait = wait
+    assert 1 == len(yard.park("model").refused)
+    assert [[], [True, True]] == alive
+    assert [None, None] == [ref() for ref in yard.carrier.pinned]
+
+
 def refusal_of_copies(yard, monkeypatch, text):
     """What parking a model says where each copy fails with this text."""
     model = make_model()
