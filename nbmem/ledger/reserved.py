@@ -72,7 +72,7 @@ def _parts_of_cached(
         size = state.inactive_split
         parts.append(LedgerLine("fragmented", label, size, equals=equals, part_of="cached"))
     if join is not None and join.free_private:
-        label = "in private pools (CUDA graphs)"
+        label = "in private pools"
         equals = f"block by block: {calls.snapshot}"
         parts.append(
             LedgerLine("private", label, join.free_private, equals=equals, part_of="cached")

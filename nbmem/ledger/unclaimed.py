@@ -23,7 +23,7 @@ WORKSPACE, GRAPH, FREED, UNKNOWN = "library workspace", "CUDA graph", "freed ten
 LIVE, WAITING = "live", "waits for a stream"
 _LINES = {
     WORKSPACE: ("library workspace", "library workspaces (cuBLAS)"),
-    GRAPH: ("CUDA graph", "private pools of CUDA graphs, without a tensor"),
+    GRAPH: ("CUDA graph", "private pools, without a tensor"),
     UNKNOWN: ("not found", "blocks without a tensor in Python"),
 }
 """Code and label of the line of each kind: `unknown` is the code of a category already."""
