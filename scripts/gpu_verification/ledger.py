@@ -93,7 +93,7 @@ def read_rows(page: str) -> list[Row]:
     rows = []
     for number, line in enumerate(page.splitlines()):
         cells = [cell.strip() for cell in _CELL.split(line)]
-        if len(cells) == 7 and not cells[1].startswith(("what", "---")):
+        if len(cells) == 7 and cells[1] != "what" and not cells[1].startswith("---"):
             rows.append(Row(number, cells[1], cells[2], read_selection(cells[2])))
     return rows
 
