@@ -29,18 +29,36 @@ _replays = []  # what captured graphs call again; as long as the process lives
 _library = torch.library.Library("aten", "IMPL")
 
 
-def _alias(value):
-    """Returns a CPU tensor at the same address; anything else as it is."""
+class _Place:
+    """Where a tensor of the card lies. A captured graph keeps these, not tensors that are seen."""
+
+    def __init__(self, tensor):
+        storage = tensor.untyped_storage()
+        self.memory = storage.data_ptr(), _CPU, storage.nbytes()
+        self.dtype = tensor.dtype
+        self.view = tensor.storage_offset(), tensor.shape, tensor.stride()
+
+    def as_tensor(self):
+        storage = torch._C._construct_storage_from_data_pointer(*self.memory)
+        return torch.empty(0, dtype=self.dtype).set_(storage, *self.view)
+
+
+def _place(value):
+    """Returns the place of a tensor of the card, the CPU for a device; anything else as it is."""
     if isinstance(value, torch.Generator):
         return None
     if isinstance(value, torch.device):
         return _CPU
-    if not isinstance(value, torch.Tensor) or not value.is_cuda:
-        return value
-    there = value.untyped_storage()
-    storage = torch._C._construct_storage_from_data_pointer(there.data_ptr(), _CPU, there.nbytes())
-    alias = torch.empty(0, dtype=value.dtype)
-    return alias.set_(storage, value.storage_offset(), value.shape, value.stride())
+    return _Place(value) if isinstance(value, torch.Tensor) and value.is_cuda else value
+
+
+def _alias(value):
+    """Returns a CPU tensor at the same address; anything else as it is."""
+    return _found(_place(value))
+
+
+def _found(placed):
+    return placed.as_tensor() if isinstance(placed, _Place) else placed
 
 
 def _seed(args, kwargs):
@@ -84,8 +102,8 @@ def _wrap(operator, kernel):
         _inside.operator = True
         try:
             made = kernel.call_boxed(keys, *_boxed(operator, args), **kwargs)
-            on_cpu = tree_map(_alias, (args, kwargs))
-            outputs = [(_alias(t), t) for t in tree_flatten(made)[0] if isinstance(t, torch.Tensor)]
+            given = tree_map(_place, (args, kwargs))
+            outputs = [_place(t) for t in tree_flatten(made)[0] if isinstance(t, torch.Tensor)]
             places = {
                 t.data_ptr() for t in tree_flatten((args, kwargs))[0] if isinstance(t, torch.Tensor)
             }
@@ -95,7 +113,7 @@ def _wrap(operator, kernel):
                     if draws:
                         torch.manual_seed(seed)
                     try:
-                        answer = _call(operator, *on_cpu)
+                        answer = _call(operator, *tree_map(_found, given))
                     # The CPU has no such kernel, or none for these types: memory stays as it was.
                     except (RuntimeError, NotImplementedError, IndexError) as error:
                         if os.environ.get("EMULATED_CUDA_VALUES_TOLD"):
@@ -105,13 +123,12 @@ def _wrap(operator, kernel):
                             )
                         return None
                     found = [t for t in tree_flatten(answer)[0] if isinstance(t, torch.Tensor)]
-                    for (to, _), value in zip(outputs, found, strict=False):
+                    for to, value in zip(map(_found, outputs), found, strict=False):
                         if to.data_ptr() not in places and to.shape == value.shape:
                             torch.ops.aten.copy_.default.redispatch(_KEYS, to, value)
                 return answer
 
             if torch.cuda.is_current_stream_capturing():
-                outputs[:] = [(alias, None) for alias, _ in outputs]
                 call = _HOST_CALL(compute)
                 _replays.append(call)
                 stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
