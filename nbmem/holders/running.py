@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 from weakref import WeakSet
 
+from nbmem.heap.scan import find_instances, with_subclasses
 from nbmem.holders.root import (
     DEBUGGERS,
     Root,
@@ -128,6 +129,9 @@ def _all_tasks() -> Iterator[Any]:
             if task is not None and id(task) not in seen:
                 seen.add(id(task))
                 yield task
+    kind = names_of("_asyncio").get("Task")
+    if sys.version_info >= (3, 14) and kind is not None:  # C's tasks are in no registry any more
+        yield from (task for task in find_instances(with_subclasses(kind)) if id(task) not in seen)
 
 
 def _frame_of(coroutine: Any) -> types.FrameType | None:
