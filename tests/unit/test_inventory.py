@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 import warnings
 import weakref
 from contextlib import suppress
@@ -310,6 +311,6 @@ def test_a_hundred_thousand_tensors_are_all_listed_and_named():
 def test_an_array_in_a_dict_of_plain_values_leads_to_its_tensor():
     pytest.importorskip("numpy")
     arrays = {"seed": 7, "first": torch.ones(1000).numpy()}
-    assert not gc.is_tracked(arrays)
+    assert gc.is_tracked(arrays) == (sys.version_info >= (3, 14))  # before, gc did not see it
     names = {s.bytes: s.names for s in take({"arrays": arrays}).storages}
     assert ("arrays['first'].base",) == names[4000]

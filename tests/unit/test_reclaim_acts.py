@@ -1279,9 +1279,10 @@ def test_array_in_a_dict_that_the_collector_does_not_know_is_found_by_its_name()
     whole = torch.arange(1000.0).numpy()
     names = {"parts": {"first": whole[:10]}}
     del whole
-    assert not gc.is_tracked(names["parts"])
     target = Target("parts['first']", names["parts"]["first"])
-    assert 1 == len(copy_arrays([target]).refused)
+    if sys.version_info < (3, 14):  # which tracks every dict
+        assert not gc.is_tracked(names["parts"])
+        assert 1 == len(copy_arrays([target]).refused)
     target = dataclasses.replace(target, way=way_to(target.name, names))
     assert [] == copy_arrays([target]).refused
     assert names["parts"]["first"].base is None
