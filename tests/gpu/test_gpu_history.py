@@ -28,8 +28,11 @@ def session(shell):
     torch.cuda.memory._record_memory_history(enabled=None)
 
 
+WITHOUT_CHOICE = torch.__version__.startswith("2.10.")  # its snapshot always has the events
+
+
 def events(action):
-    snapshot = torch._C._cuda_memorySnapshot((0, 0, True))
+    snapshot = torch._C._cuda_memorySnapshot(None if WITHOUT_CHOICE else (0, 0, True))
     return sum(event["action"] == action for event in snapshot["device_traces"][0])
 
 
@@ -125,6 +128,7 @@ def test_events_are_not_read_where_nobody_gave_a_label(session, monkeypatch):
     try:
         nbmem.take_ledger()
         assert taken
-        assert {False} == {events for _, _, events in taken}
+        assert {False} == {one[2] for one in taken if one is not None}
+        assert WITHOUT_CHOICE == (None in taken)
     finally:
         torch.cuda.caching_allocator_delete(block)
