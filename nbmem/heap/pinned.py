@@ -8,8 +8,12 @@ block is asked for.
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 STATS = "torch.cuda.host_memory_stats()"
 
@@ -33,14 +37,13 @@ def pinned_block(size: int) -> int:
     return 1 << (size - 1).bit_length() if size > 0 else 0
 
 
-def empty_pinned_cache() -> bool:
-    """Gives cached pinned blocks back to the system; returns False if this torch has no such call.
-
-    Only an act calls this. Blocks that a copy may still read or write stay.
-    """
-    for name in ("_accelerator_emptyHostCache", "_host_emptyCache"):
-        empty = getattr(torch._C, name, None)
-        if empty is not None:
-            empty()
-            return True
-    return False
+def spans_of(storages: Iterable[torch.UntypedStorage]) -> list[tuple[int, int]]:
+    """Returns the addresses that storages have, from begin to end; what several show, once."""
+    told = [(one.data_ptr(), one.data_ptr() + one.nbytes()) for one in storages if one.nbytes()]
+    merged: list[tuple[int, int]] = []
+    for begin, end in sorted(told):
+        if merged and begin < merged[-1][1]:
+            merged[-1] = merged[-1][0], max(end, merged[-1][1])
+        else:
+            merged.append((begin, end))
+    return merged

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nbmem.heap.pinned import STATS, pinned_block
+from nbmem.heap.pinned import STATS, pinned_block, spans_of
 from nbmem.records import DeviceLedger, LedgerLine, LedgerSum, Note
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterator
+
+    import torch
 
     from nbmem.heap import StorageTable
     from nbmem.records import Inventory
@@ -25,7 +27,7 @@ def pinned_ledger(inventory: Inventory, table: StorageTable, total: int) -> Devi
         table: the storages that it speaks of.
         total: `nbmem.heap.pinned.pinned_total()`.
     """
-    spans = _spans(inventory, table)
+    spans = spans_of(_pinned(inventory, table))
     sizes = [end - begin for begin, end in spans]
     found = LedgerLine("storages", "storages in pinned memory", sum(sizes), len(sizes), equals=_OF)
     rounding = sum(pinned_block(size) - size for size in sizes)
@@ -39,23 +41,12 @@ def pinned_ledger(inventory: Inventory, table: StorageTable, total: int) -> Devi
     return DeviceLedger("host", "host", None, (LedgerSum("pinned", lines, whole, _notes(rest)),))
 
 
-def _spans(inventory: Inventory, table: StorageTable) -> list[tuple[int, int]]:
-    """Returns the addresses that pinned storages have, from begin to end; none twice."""
-    pinned = {storage.key for storage in inventory.storages if storage.pinned}
-    merged: list[tuple[int, int]] = []
-    for begin, end in sorted(_addresses(pinned, table)):
-        if merged and begin < merged[-1][1]:
-            merged[-1] = merged[-1][0], max(end, merged[-1][1])
-        else:
-            merged.append((begin, end))
-    return merged
-
-
-def _addresses(keys: set[int], table: StorageTable) -> Iterable[tuple[int, int]]:
+def _pinned(inventory: Inventory, table: StorageTable) -> Iterator[torch.UntypedStorage]:
+    keys = {storage.key for storage in inventory.storages if storage.pinned}
     for ref in table.live():
         storage = ref() if ref.serial in keys else None
-        if storage is not None and storage.nbytes():
-            yield storage.data_ptr(), storage.data_ptr() + storage.nbytes()
+        if storage is not None:
+            yield storage
 
 
 def _notes(rest: int) -> tuple[Note, ...]:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from nbmem.heap import StorageRef, scan_heap
-from nbmem.heap.pinned import empty_pinned_cache, pinned_block, pinned_total
+from nbmem.heap.pinned import pinned_block, pinned_total, spans_of
 from nbmem.heap.storages import is_pinned
 from nbmem.reclaim.names import Holdings, drop_output, drop_variable, find_entry
 from nbmem.reclaim.plan import DropPlan, make_plan
@@ -123,7 +123,7 @@ def empty_pinned(holdings: Holdings, *, dry_run: bool = False) -> ReclaimReport:
     if dry_run:
         refused = () if planned else (_PINNED_IN_USE,)
         return ReclaimReport(act, planned, (), refused, before, None, counts, promised=promised)
-    refused = () if empty_pinned_cache() else (_PINNED_STAYS,)
+    refused = () if _empty_pinned_cache() else (_PINNED_STAYS,)
     after = pinned_total()
     if after == before and not refused:
         refused = (_PINNED_IN_USE,)
@@ -140,15 +140,28 @@ _PINNED_STAYS = "this torch has no call that gives pinned memory back"
 def _pinned_in_use(holdings: Holdings) -> int:
     """Returns the bytes of the pinned blocks in which tensors live."""
     with scan_heap(holdings.table) as scan:
-        found = {
-            storage.data_ptr(): pinned_block(storage.nbytes())
+        refs = {
+            ref.serial: ref
             for tensor in scan.tensors
             if (ref := scan.entries.get(id(tensor))) is not None
             and ref.device == "cpu"
             and is_pinned(tensor)
-            and (storage := ref()) is not None
         }
-    return sum(found.values())
+        spans = spans_of(storage for ref in refs.values() if (storage := ref()) is not None)
+    return sum(pinned_block(end - begin) for begin, end in spans)
+
+
+def _empty_pinned_cache() -> bool:
+    """Gives cached pinned blocks back to the system; returns False if this torch has no such call.
+
+    Blocks that a copy may still read or write stay.
+    """
+    for name in ("_accelerator_emptyHostCache", "_host_emptyCache"):
+        empty = getattr(torch._C, name, None)
+        if empty is not None:
+            empty()
+            return True
+    return False
 
 
 def _first_line(error: Exception) -> str:

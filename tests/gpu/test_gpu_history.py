@@ -4,7 +4,6 @@ import gc
 
 import pytest
 import torch
-from IPython.utils.capture import capture_output
 
 import nbmem
 from nbmem.devices.history import stacks_in
@@ -45,19 +44,13 @@ def keep_without_a_name(shell, cell):
     return kept
 
 
-def printed(shell, line):
-    with capture_output() as captured:
-        shell.run_line_magic("gpumem", line)
-    return "\n".join(each.data["text/plain"] for each in captured.outputs)
-
-
-def test_what_has_no_name_tells_the_cell_and_line_that_made_it(session):
+def test_what_has_no_name_tells_the_cell_and_line_that_made_it(session, printed):
     cell = "import torch\ndef make():\n    return torch.ones(5000, device='cuda')\nkeep(make())"
     kept = keep_without_a_name(session.shell, cell)
     count = session.shell.execution_count - 1
     (mine,) = [s for s in nbmem.list_storages() if s.bytes == 20_000]
     assert ((), count, 4) == (mine.names, mine.created_by, mine.line)
-    assert f"no name, made by line 4 of [{count}]" in printed(session.shell, "tensors")
+    assert f"no name, made by line 4 of [{count}]" in printed("tensors")
     del kept
 
 
@@ -91,7 +84,7 @@ def test_torchs_traceback_of_one_block_is_what_its_snapshot_says(session):
         assert list(stack) == frames
 
 
-def test_a_label_is_told_for_what_has_no_name_and_stays_the_users(session):
+def test_a_label_is_told_for_what_has_no_name_and_stays_the_users(session, printed):
     torch.cuda.memory._set_memory_metadata("encoder <1>")
     kept = keep_without_a_name(session.shell, "import torch\nkeep(torch.ones(5000, device='cuda'))")
     block = torch.cuda.caching_allocator_alloc(3 << 20)
@@ -100,12 +93,12 @@ def test_a_label_is_told_for_what_has_no_name_and_stays_the_users(session):
     try:
         (mine,) = [s for s in nbmem.list_storages() if s.bytes == 20_000]
         assert ("encoder <1>", 2) == (mine.label, mine.line)
-        assert "no name, made by line 2 of" in (text := printed(session.shell, "tensors"))
+        assert "no name, made by line 2 of" in (text := printed("tensors"))
         assert "· encoder <1>" in text
         (ledger,) = [d for d in nbmem.take_ledger().devices if d.device == "cuda:0"]
         labels = {row.bytes: row.label for row in ledger.blocks}
         assert ("encoder <1>", "") == (labels[3 << 20], labels[5 << 20])
-        assert "encoder <1>" in printed(session.shell, "ledger")
+        assert "encoder <1>" in printed("ledger")
         assert "" == torch.cuda.memory._get_memory_metadata()
         torch.cuda.memory._set_memory_metadata("mine")
         nbmem.take_ledger()

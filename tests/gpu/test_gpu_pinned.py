@@ -5,10 +5,8 @@ import re
 
 import pytest
 import torch
-from IPython.utils.capture import capture_output
 
 import nbmem
-from nbmem.heap.pinned import empty_pinned_cache
 from nbmem.session import current_session
 
 pytestmark = [
@@ -32,7 +30,8 @@ def pin(size):
 def nothing_pinned():
     gc.collect()
     torch.cuda.synchronize()
-    empty_pinned_cache()
+    newer = getattr(torch._C, "_accelerator_emptyHostCache", None)
+    (newer or torch._C._host_emptyCache)()
     assert 0 == pinned_by_torch()
 
 
@@ -52,20 +51,14 @@ def pinned_sum():
     return None
 
 
-def printed(shell, line):
-    with capture_output() as captured:
-        shell.run_line_magic("gpumem", line)
-    return "\n".join(each.data["text/plain"] for each in captured.outputs)
-
-
-def test_pinned_memory_is_told_apart(session):
+def test_pinned_memory_is_told_apart(session, printed):
     names = session.shell.user_ns
     names["x"] = torch.ones(300).pin_memory()
     names["y"] = torch.ones(500)
     names["z"] = torch.ones(700, device="cuda")
     by_name = {s.names[0]: s for s in nbmem.list_storages() if s.names and s.names[0] in "xyz"}
     assert {"x": True, "y": False, "z": False} == {n: s.pinned for n, s in by_name.items()}
-    head = printed(session.shell, "tensors --where").splitlines()[1]
+    head = printed("tensors --where").splitlines()[1]
     assert ["module", "cuda:0", "cpu", "cpu (pinned)", "all"] == re.split(r"\s{2,}", head.strip())
 
 
@@ -89,7 +82,7 @@ def test_one_card_is_asked_for_without_what_is_pinned(session):
     assert ["cpu", "host"] == [d.device for d in nbmem.take_ledger("cpu").devices][-2:]
 
 
-def test_what_torch_keeps_after_unparking_is_told_and_comes_back(session):
+def test_what_torch_keeps_after_unparking_is_told_and_comes_back(session, printed):
     names = session.shell.user_ns
     names["weights"] = [torch.ones(MIB // 4, device="cuda") for _ in range(6)]
     names["batch"] = pin(2 * MIB)
@@ -102,7 +95,7 @@ def test_what_torch_keeps_after_unparking_is_told_and_comes_back(session):
     plan = session.empty_pinned(dry_run=True)
     assert (6 * MIB, 8 * MIB, None) == (plan.promised, plan.bytes_before, plan.bytes_after)
     assert 8 * MIB == pinned_by_torch(), "a plan frees nothing"
-    text = printed(session.shell, "reclaim --pinned")
+    text = printed("reclaim --pinned")
     assert text.startswith("Freed 6.00 MiB (8.00 → 2.00 MiB, pinned by torch).")
     assert 2 * MIB == pinned_by_torch()
     assert (True, 0) == (names["batch"].is_pinned(), names["batch"].sum().item())

@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from nbmem.heap import pinned
 from nbmem.heap.pinned import pinned_block, pinned_total
 from nbmem.ledger.pinned import pinned_ledger
+from nbmem.reclaim import acts
 from nbmem.records import Inventory, StorageRecord
 
 ROOM = torch.empty(4096, dtype=torch.uint8)
@@ -86,10 +86,10 @@ def test_the_call_that_this_torch_has_empties_the_cache(monkeypatch):
     called = []
     monkeypatch.delattr(torch._C, "_accelerator_emptyHostCache", raising=False)
     monkeypatch.delattr(torch._C, "_host_emptyCache", raising=False)
-    assert not pinned.empty_pinned_cache()
+    assert not acts._empty_pinned_cache()
     monkeypatch.setattr(torch._C, "_host_emptyCache", lambda: called.append("old"), raising=False)
-    assert pinned.empty_pinned_cache()
+    assert acts._empty_pinned_cache()
     newer = lambda: called.append("new")  # noqa: E731
     monkeypatch.setattr(torch._C, "_accelerator_emptyHostCache", newer, raising=False)
-    assert pinned.empty_pinned_cache()
+    assert acts._empty_pinned_cache()
     assert ["old", "new"] == called
