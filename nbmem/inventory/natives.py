@@ -6,6 +6,7 @@ and by what the garbage collector sees in them. Nothing is called, and a frame s
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import gc
 import sys
@@ -176,12 +177,21 @@ def held_by_future(future: Any) -> Held:
     callbacks = ask_future(future, "_callbacks") or []
     held += ((Step.CALLBACK, at, pair[0]) for at, pair in enumerate(callbacks))
     told = {id(child) for _, _, child in held}
+    attributes: dict[Any, Any] = {}  # there is no `__dict__`
+    if _place_of_dict(type(future)) < 0:  # nor a dict, until somebody asks for it
+        attributes = _dict_of(future, None)
     for one in gc.get_referents(future):
         if type(one) is Context:
             held.append((Step.ATTRIBUTE, "context", one))
-        elif type(one) is dict and id(one) not in told:  # its attributes: there is no `__dict__`
-            held += ((Step.ATTRIBUTE, n, v) for n, v in list(dict.items(one)) if type(n) is str)
+        elif type(one) is dict and id(one) not in told:
+            attributes = one
+    held += ((Step.ATTRIBUTE, n, v) for n, v in list(dict.items(attributes)) if type(n) is str)
     return held
+
+
+_place_of_dict = vars(type)["__dictoffset__"].__get__
+_dict_of: Any = ctypes.pythonapi.PyObject_GenericGetDict
+_dict_of.argtypes, _dict_of.restype = (ctypes.py_object, ctypes.c_void_p), ctypes.py_object
 
 
 def ask_future(future: Any, name: str) -> Any:
