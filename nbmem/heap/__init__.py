@@ -13,7 +13,7 @@ or keeps a storage alive.
 """
 
 from nbmem.heap.entries import StorageRef
-from nbmem.heap.frozen import notes_on_frozen
+from nbmem.heap.frozen import count_frozen, notes_on_frozen
 from nbmem.heap.graphs import Graph, GraphNode
 from nbmem.heap.scan import HeapScan, scan_heap
 from nbmem.heap.storages import storages_of
@@ -29,6 +29,7 @@ __all__ = [
     "StorageRef",
     "StorageTable",
     "TableWindow",
+    "count_frozen",
     "notes_on_frozen",
     "scan_heap",
     "storages_of",

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from nbmem.heap import count_frozen
 from nbmem.heap.storages import bare_torch, outside_transforms
 from nbmem.heap.surroundings import undone_by_interrupt
 from nbmem.holders.beginnings import Beginnings
@@ -125,7 +126,7 @@ class _Search:
         try:
             self._climb()
             self._count()
-            if found.loose and gc.get_freeze_count():
+            if found.loose and count_frozen():
                 self._ask_frozen()
             if found.loose:
                 self._ask_frames()
@@ -332,7 +333,7 @@ class _Search:
     def _name_loose(self) -> None:
         """Tells what kind of thing holds an object where that can be said."""
         found = self._found
-        if gc.get_freeze_count():
+        if count_frozen():
             for at in found.loose:
                 if not self._is_only_shared(at):
                     found.roots.setdefault(at, ("frozen", "objects frozen by gc.freeze()"))
@@ -352,7 +353,7 @@ class _Search:
 
 def _find_listed(things: list[Any], objects: list[Any]) -> list[int]:
     """Returns the indices of the things that are among all objects: those that gc tracks."""
-    if not gc.get_freeze_count():
+    if not count_frozen():
         return [at for at, thing in enumerate(things) if gc.is_tracked(thing)]
     listed = set(map(id, things)).intersection(map(id, objects))
     return [at for at, thing in enumerate(things) if id(thing) in listed]

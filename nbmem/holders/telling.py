@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import gc
 import types
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from nbmem.heap import count_frozen
 from nbmem.holders.ties import ROOT, Tie
 from nbmem.holders.ways import Way, ways_to
 from nbmem.holders.web import CutPoint
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from nbmem.heap import StorageRef
     from nbmem.holders.needs import Needs
     from nbmem.holders.saved import Group
-    from nbmem.holders.ties import Ties
-
+from nbmem.holders.ties import Ties
 
 _RootWay = tuple[Way, str, str, int, tuple[PathStep, ...]]
 """A way to a tensor with a graph, where and at what it is cut, and its steps."""
@@ -146,7 +145,7 @@ class Teller:
 
     def _unseen(self) -> Chain:
         """Returns the chain of a storage that no object of Python's leads to."""
-        if not gc.get_freeze_count():
+        if not count_frozen():
             return _UNSEEN
         way = Way((Tie(ROOT, None, None, "frozen", _FROZEN.steps[0].text),), (None,))
         self._points.setdefault(_FROZEN.cut, [CutPoint(_FROZEN.cut, "frozen", _FROZEN, way, 0)])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ipywidgets import HTML, Box, VBox
@@ -10,10 +9,11 @@ from ipywidgets import HTML, Box, VBox
 from nbmem.panel import words
 from nbmem.panel.header import has_accelerator
 from nbmem.panel.plan_box import PlanBox, button, row, together
+from nbmem.panel.telling import Telling
 from nbmem.panel.turns import Turn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from ipywidgets import Widget
 
@@ -72,16 +72,9 @@ class Acts:
         """Puts one line under the buttons."""
         self.line.value = words.line_html(text)
 
-    @contextmanager
-    def telling(self, what: str) -> Iterator[None]:
+    def telling(self, what: str) -> Telling:
         """Makes one line of any error inside, so that none reaches the notebook."""
-        try:
-            yield
-        except Exception as error:
-            self.say(words.trouble_sentence(what, error))
-        except KeyboardInterrupt:  # what is shown stays as it was
-            self.say(f"{what} was interrupted.")
-            raise
+        return Telling(what, self.say)
 
     def _wait(self, sentence: str) -> None:
         self.say(sentence)

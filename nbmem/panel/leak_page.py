@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,11 +10,12 @@ from ipywidgets import HTML, Box
 from nbmem.panel import leak_words as told
 from nbmem.panel.plan_box import HIDDEN, SHOWN, PlanBox, button, row, together
 from nbmem.panel.redraw import Throttle
+from nbmem.panel.telling import Telling
 from nbmem.panel.turns import Turn
-from nbmem.panel.words import line_html, trouble_sentence
+from nbmem.panel.words import line_html
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from nbmem.panel.contract import SessionLike
     from nbmem.panel.leaks import LeakList
@@ -140,16 +140,9 @@ class LeakPage:
         """Puts one line under the buttons."""
         self._line.value = line_html(text, lines=1)
 
-    @contextmanager
-    def telling(self, what: str) -> Iterator[None]:
+    def telling(self, what: str) -> Telling:
         """Makes one line of any error inside, so that none reaches the notebook."""
-        try:
-            yield
-        except Exception as error:
-            self.say(trouble_sentence(what, error))
-        except KeyboardInterrupt:  # what is shown stays as it was
-            self.say(f"{what} was interrupted.")
-            raise
+        return Telling(what, self.say)
 
     def _wait(self, sentence: str) -> None:
         self.say(sentence)

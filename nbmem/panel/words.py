@@ -171,12 +171,3 @@ def aside_html(title: str, aside: str = "", later: str = "") -> str:
         f'<div style="{FONT}{QUIET}{cut}line-height:32px" title="{escape(later or aside)}">'
         f'<span role="heading" aria-level="3" style="{unseen}">{escape(title)}</span>{shown}</div>'
     )
-
-
-def trouble_sentence(what: str, error: BaseException) -> str:
-    """Returns one line about an error inside the panel; nothing of the error is kept."""
-    try:
-        said = one_line(" ".join(str(error)[:4000].split()), 300)
-    except Exception:  # a user's __str__ may raise
-        said = "(its message could not be read)"
-    return f"{what} did not work: {type(error).__name__}: {said}. Press ⟳ to read everything again."

@@ -9,6 +9,7 @@ import types
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from nbmem.heap import count_frozen
 from nbmem.reclaim.outcome import Outcome, count_of, list_of, type_name
 
 _SUSPENDABLE = (
@@ -28,7 +29,6 @@ _OWNERS: dict[type, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
 """Whose frame may wait in the middle; how the code and the frame of one are read."""
 _NOT_ENDED = sys.version_info < (3, 13)
 """Clearing a frame that waits would end its generator; later Pythons refuse."""
-_FROZEN_AT_START = gc.get_freeze_count()
 
 _ERROR = vars(BaseException)
 _LINKS = tuple(_ERROR[name].__get__ for name in ("__cause__", "__context__"))
@@ -170,7 +170,7 @@ def _find_waiting(frames: list[types.FrameType]) -> set[int]:
     doubtful = [frame for frame in frames if frame.f_code.co_flags & _SUSPENDABLE]
     if not doubtful:
         return set()
-    if gc.get_freeze_count() > _FROZEN_AT_START:  # a frozen generator can't be found
+    if count_frozen():  # a frozen generator can't be found
         return {id(frame) for frame in doubtful}
     codes = {id(frame.f_code) for frame in doubtful}
     found = set()

@@ -332,9 +332,9 @@ def test_frozen_cycle_is_promised_and_freed(patient):
     try:
         age(patient)
         plan = nbmem.reclaim_memory(everything=True, dry_run=True)
-        assert gc.get_freeze_count() > 0
+        assert gc.get_freeze_count() > 10_000
         assert 4 << 20 == plan.promised == nbmem.reclaim_memory(everything=True).freed
-        assert 0 == gc.get_freeze_count()
+        assert gc.get_freeze_count() < 1000  # of Python 3.12's own types
     finally:
         gc.unfreeze()
 

@@ -19,6 +19,8 @@ WORKSPACE_SETTINGS = (
 def machine(monkeypatch):
     for name in WORKSPACE_SETTINGS:
         monkeypatch.delenv(name, raising=False)
+    for told in ("_cuda_getCublasWorkspaceSize", "_cuda_getCublasLtWorkspaceSize"):
+        monkeypatch.delattr(torch._C, told, raising=False)  # a CUDA build reads its settings once
     monkeypatch.setattr(torch, "__version__", "2.12.1")  # the last that keeps both workspaces
     return Machine(monkeypatch)
 

@@ -252,6 +252,12 @@ def test_a_ledger_says_when_it_was_taken_and_what_the_inventory_noted(monkeypatc
     assert () == ledger.notes
 
 
+@pytest.mark.parametrize(("count", "told"), [(0, []), (375, []), (16_037, ["frozen"])])
+def test_what_python_keeps_out_of_sight_itself_is_told_as_no_freeze(monkeypatch, count, told):
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: count)  # 375 of types on Python 3.12.1
+    assert told == [note.code for note in Machine(monkeypatch).take().notes]
+
+
 def test_a_ledger_survives_json(monkeypatch):
     machine = Machine(monkeypatch, cards=[card("0", used=2 * GIB)])
     machine.driver.cards[0].uuid = "GPU-00000000-1111-2222-3333-4444"
