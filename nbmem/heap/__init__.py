@@ -15,6 +15,7 @@ or keeps a storage alive.
 from nbmem.heap.entries import StorageRef
 from nbmem.heap.frozen import count_frozen, notes_on_frozen
 from nbmem.heap.graphs import Graph, GraphNode
+from nbmem.heap.listed import list_objects, refused_object
 from nbmem.heap.scan import HeapScan, scan_heap
 from nbmem.heap.storages import storages_of
 from nbmem.heap.table import StorageTable
@@ -30,7 +31,9 @@ __all__ = [
     "StorageTable",
     "TableWindow",
     "count_frozen",
+    "list_objects",
     "notes_on_frozen",
+    "refused_object",
     "scan_heap",
     "storages_of",
 ]

@@ -89,7 +89,7 @@ class References:
     """Every reference between these objects. Holds them strongly until `clear`.
 
     Args:
-        objects: what to look at: in most cases `gc.get_objects()`.
+        objects: what to look at: in most cases `list_objects()`.
         also: objects that are asked for, wherever they are.
     """
 

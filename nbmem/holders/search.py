@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from nbmem.heap import count_frozen
+from nbmem.heap import count_frozen, list_objects
 from nbmem.heap.storages import bare_torch, outside_transforms
 from nbmem.heap.surroundings import undone_by_interrupt
 from nbmem.holders.beginnings import Beginnings
@@ -98,7 +98,7 @@ class _Search:
     """One search in the making."""
 
     def __init__(self, targets: Sequence[Any], known: Container[int], ours: Container[int]) -> None:
-        self._references = [References(gc.get_objects(), list(targets))]
+        self._references = [References(list_objects(), list(targets))]
         self._given = id(targets)
         self._known = known
         self._ours = ours

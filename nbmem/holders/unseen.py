@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from nbmem.heap import refused_object
 from nbmem.heap.storages import gradient_of
 from nbmem.holders.references import CHUNK
 from nbmem.holders.root import attributes_of
@@ -210,7 +211,7 @@ def find_frozen(listed: list[Any], ours: list[Any]) -> list[Any]:
         listed: all objects that gc lists.
         ours: a list that was made after that.
     """
-    seen = {id(listed), id(ours), *map(id, listed)}
+    seen = {id(listed), id(ours), id(refused_object()), *map(id, listed)}
     level: list[Any] = list(sys.modules.values())
     for start in range(0, len(listed), CHUNK):
         level += _untold(listed[start : start + CHUNK], seen)

@@ -7,6 +7,7 @@ import contextvars
 import functools
 import gc
 import itertools
+import subprocess
 import sys
 import threading
 import types
@@ -738,3 +739,36 @@ def edges_between(told, ids):
         if text in (".cache", "closure acts") and holder in by_vertex and held not in by_vertex:
             owner[held] = by_vertex[holder]
     return {(owner.get(e[0]), by_vertex.get(e[1])) for e in told.edges}
+
+
+AFTER_AWAITS = """
+import asyncio, gc
+import torch
+from nbmem.holders.search import search_holders
+
+async def wait_for_some():
+    futures = [asyncio.get_running_loop().create_future() for _ in range(8)]
+    waiting = list(map(iter, futures))
+
+asyncio.run(wait_for_some())
+data = torch.ones(10)
+hidden = [data]
+%s
+found = search_holders([data])
+print(any(holder is hidden for holder in found.objects))
+del found
+print(gc.collect() >= 0)
+"""
+
+
+@pytest.mark.parametrize("before", ["", "gc.freeze()"])
+def test_a_search_leaves_what_asyncio_keeps_for_later_as_it_is(before):
+    """Python 3.12 shows it freed iterators; who takes a reference has it collect for ever."""
+    told = subprocess.run(
+        [sys.executable, "-c", AFTER_AWAITS % before],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (0, "", "True\nTrue\n") == (told.returncode, told.stderr, told.stdout)
