@@ -167,5 +167,5 @@ class PeakOwner:
         The allocator's own peak then starts at nbmem's last reset: torch has no way to set it.
         """
         self._installed = False
-        for view in self._views:
+        for view in reversed(self._views):  # the last one stands in for what those before do
             view.uninstall()

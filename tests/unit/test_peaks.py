@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from simulated_cuda import SimulatedAllocator, SimulatedCuda
 
 from nbmem.devices import Devices
+from nbmem.devices.allocator import Allocator
 from nbmem.devices.peaks import PeakOwner
 
 KIB = 1024
@@ -186,6 +187,18 @@ def test_unloading_gives_torch_and_resource_their_very_functions_back(cuda):
     after = [getattr(torch._C, name) for name in names] + [resource.getrusage]
     assert [False] * 5 == [a is b for a, b in zip(before, during, strict=True)]
     assert [True] * 5 == [a is b for a, b in zip(before, after, strict=True)]
+
+
+def test_unloading_gives_a_function_back_that_two_kinds_of_devices_share(cuda):
+    """As where a CUDA build of torch has no GPU and another vendor's device came after nbmem."""
+    before = torch._C._accelerator_getDeviceStats
+    owner = PeakOwner([Allocator("cuda")])
+    owner.install()
+    owner.add(Allocator("xpu"))
+    during = torch._C._accelerator_getDeviceStats
+    owner.uninstall()
+    assert during is not before
+    assert torch._C._accelerator_getDeviceStats is before
 
 
 def test_a_wrapper_the_user_put_over_ours_stays_and_still_works_after_unloading(cuda, monkeypatch):
