@@ -36,8 +36,6 @@ _CAPSULE = "PyCapsule"
 _OPENED = "safe_open"
 """A file of safetensors' that is open: in Rust, where nobody sees what it holds."""
 _CAPSULES = (b"dltensor", b"dltensor_versioned")
-_OWN = 2
-"""References to an object of who asks how many it has."""
 _uses_of = torch._C._storage_Use_Count
 _HEADER = 32
 """Bytes before the tensor in a versioned capsule: version, context, deleter, flags."""
@@ -109,7 +107,13 @@ def _has_other_holder(ref: StorageRef) -> bool:
     if storage is None:
         return False
     by_torch = _uses_of(storage._cdata) > 1  # slices of it, or tensors
-    return sys.getrefcount(storage) > _OWN + by_torch
+    return sys.getrefcount(storage) > _references_of_asking() + by_torch
+
+
+def _references_of_asking() -> int:
+    """Returns the references that a variable has while it is asked: 2, and 1 since Python 3.14."""
+    lone = object()
+    return sys.getrefcount(lone)
 
 
 def _meets(taken: list[Span], begin: int, end: int) -> bool:
