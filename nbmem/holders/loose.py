@@ -49,10 +49,22 @@ def called_by_c(thing: Any) -> tuple[str, str]:
     """Returns kind and text of the root of what only C code refers to.
 
     Functions and tuples of arguments are what C code keeps to make a call later; Python's own code
-    of that kind is `atexit`, which shows its list to nobody.
+    of that kind is `atexit`: before Python 3.14 nobody sees its list.
     """
     if is_exactly(thing, *_FUNCTIONS):
         return "interpreter_callback", f"C code such as atexit, to call {thing.__name__!r}"
     if type(thing) is tuple:
         return "interpreter_callback", ARGUMENTS
     return "cpp", "C++ code"
+
+
+def keeps_calls(thing: Any) -> bool:
+    """Returns whether it is a list as that in which Python 3.14 keeps the calls of `atexit`."""
+    return (
+        type(thing) is list
+        and bool(thing)
+        and all(
+            type(call) is tuple and len(call) == 3 and callable(call[0]) and type(call[1]) is tuple
+            for call in thing
+        )
+    )

@@ -25,6 +25,7 @@ from nbmem.heap.surroundings import undone_by_interrupt
 from nbmem.holders.beginnings import Beginnings
 from nbmem.holders.edges import label_edges
 from nbmem.holders.found import Edge, Found
+from nbmem.holders.loose import keeps_calls
 from nbmem.holders.references import References
 from nbmem.holders.root import is_exactly
 from nbmem.holders.unseen import (
@@ -133,6 +134,7 @@ class _Search:
                 self._ask_torch()
                 self._ask_numpy()
                 self._count()
+            self._leave_calls_at_exit()
             self._forget_ours()
             self._name_loose()
             self._find_unreachable()
@@ -309,6 +311,23 @@ class _Search:
     def _add(self, held: Any, holder: Any) -> None:
         holders = self._holders.setdefault(self._enter(held), Counter())
         holders[self._enter(holder)] += 1
+
+    def _leave_calls_at_exit(self) -> None:
+        """Takes out the list of calls at exit, so that who is called is C code's.
+
+        Until Python 3.14, which has a list of tuples for them, nobody saw it.
+        """
+        objects = self._found.objects
+        lists = {at for at in self._found.loose if keeps_calls(objects[at])}
+        if not lists:
+            return
+        calls = {at for at, above in self._holders.items() if not lists.isdisjoint(above)}
+        for above in self._holders.values():
+            for call in calls.intersection(above):
+                del above[call]
+        for at in lists | calls:
+            del self._holders[at]
+        self._count()
 
     def _forget_ours(self) -> None:
         """Takes away what only the caller's containers hold, level by level: it is the caller's."""

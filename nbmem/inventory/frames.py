@@ -57,6 +57,20 @@ def names_of_variables(code: CodeType) -> tuple[str, ...]:
     return (*plain, *shared, *code.co_freevars)
 
 
+def is_copy_of_variables(thing: Any, frame: FrameType) -> bool:
+    """Returns whether it is the dict of a function's variables that Python 3.11 and 3.12 keep.
+
+    They keep it once somebody asked for it. One that has more in it than the variables is no copy.
+    """
+    if type(thing) is not dict or not frame.f_code.co_flags & inspect.CO_OPTIMIZED:
+        return False
+    variables = dict(read_locals(frame))
+    return all(value is not thing for value in variables.values()) and all(
+        type(name) is str and variables.get(name, thing) is value
+        for name, value in dict.items(thing)
+    )
+
+
 def is_finished(referents: list[Any]) -> bool:
     """Returns whether a frame with these referents keeps its variables itself: it ran to its end.
 

@@ -18,7 +18,12 @@ from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
 from nbmem.inventory.callables import Held
-from nbmem.inventory.frames import is_finished, namespace_of, read_locals
+from nbmem.inventory.frames import (
+    is_copy_of_variables,
+    is_finished,
+    namespace_of,
+    read_locals,
+)
 from nbmem.inventory.paths import Step, prints_itself
 
 if TYPE_CHECKING:
@@ -101,7 +106,9 @@ def held_by_frame(frame: types.FrameType) -> Held:
     back = frame.f_back if is_finished(referents) else None
     if back is not None and not _runs_in(back, _AROUND) and is_finished(gc.get_referents(back)):
         held.append((Step.FRAME, back.f_code.co_name, back))
-    return held + _rest(referents, held, (frame, back, frame.f_globals, frame.f_builtins))
+    apart = [frame, back, frame.f_globals, frame.f_builtins]
+    apart += (one for one in referents if is_copy_of_variables(one, frame))
+    return held + _rest(referents, held, apart)
 
 
 def is_of_module(names: dict[str, Any] | None) -> bool:

@@ -93,7 +93,7 @@ def unregister_event(shell: InteractiveShell | None, callback: Any, name: str) -
 
 def unregister_callback(callback: Any, name: str) -> Outcome:
     """Takes a callback out of `gc.callbacks` and of what `atexit` calls, which tells nobody."""
-    before = sys.getrefcount(callback)  # atexit shows its list to nobody
+    before = sys.getrefcount(callback)  # atexit has no function that shows its list
     gc.callbacks[:] = [one for one in gc.callbacks if one is not callback]
     atexit.unregister(callback)
     if sys.getrefcount(callback) < before:

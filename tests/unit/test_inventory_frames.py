@@ -546,6 +546,25 @@ def look():
     return walked({"f": sys._getframe(1)})
 
 
+def asked_for(more):
+    kept = [torch.ones(3)]
+    names = locals()
+    if more:
+        names["other"] = torch.ones(4)
+    del names
+    return kept and sys._getframe()
+
+
+def test_the_copy_that_python_3_11_keeps_of_variables_is_told_only_where_it_has_more():
+    plain = asked_for(more=False)
+    assert {"f → local 'kept'[0]": 3} == walked({"f": plain})
+    frame = asked_for(more=True)
+    told = walked({"f": frame})
+    assert 3 == told.pop("f → local 'kept'[0]")
+    is_kept = sys.version_info < (3, 13)
+    assert is_kept == any(name.endswith("['other']") for name in told)
+
+
 def test_a_variable_deleted_after_a_look_dies_at_once():
     held = torch.ones(3)
     alive = weakref.ref(held)
