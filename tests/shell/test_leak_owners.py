@@ -106,7 +106,8 @@ def fail(x):
             ("kept[0]._exception",),
         ),
         (
-            "kept = asyncio.futures._PyFuture()\n"
+            "loop = asyncio.new_event_loop()\nkept = asyncio.futures._PyFuture(loop=loop)\n"
+            "loop.close()\n"
             "try: fail(torch.ones(16, 16))\nexcept IndexError as e: kept.set_exception(e)",
             ("kept._exception", "kept._exception_tb"),
         ),
