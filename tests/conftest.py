@@ -113,6 +113,8 @@ def shell(measured):
     InteractiveShell.clear_instance()
     sys.modules["__main__"] = main  # else the next shell would keep this one, and so on
     sys.last_type = sys.last_value = sys.last_traceback = None
+    if hasattr(sys, "last_exc"):
+        sys.last_exc = None
 
 
 class Notebook:

@@ -20,11 +20,12 @@ import torch
 
 from nbmem.heap.ranges import uncovered
 from nbmem.holders.owners import mapping_at
+from nbmem.holders.root import is_exactly
 from nbmem.holders.wanted import NOT, is_throwaway
 from nbmem.inventory.readers import type_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from nbmem.heap import Group, StorageRef
     from nbmem.holders.ties import Ties
@@ -125,18 +126,37 @@ def _values(ties: Ties, states: Mapping[int, int], names: Mapping[str, object]) 
     """Goes through the objects that values need, and what these hold that no walk enters."""
     holders = [thing for key, thing in ties.objects.items() if states.get(key, NOT) > NOT]
     yield from holders
-    yield from (value for name, value in list(names.items()) if not is_throwaway(name))
+    for value in [value for name, value in list(names.items()) if not is_throwaway(name)]:
+        yield value
+        yield from _inside(value)
     seen = set(map(id, holders))
     for start in range(0, len(holders), _CHUNK):
         for held in gc.get_referents(*holders[start : start + _CHUNK]):
             if id(held) not in seen:
                 seen.add(id(held))
                 yield held
+                yield from _inside(held)
                 if type(held) is tuple:  # as of the cells of a closure
                     yield from _contents_of_cells(held)
 
 
 _CHUNK = 4_096
+
+
+def _inside(container: Any) -> Iterator[Any]:
+    """Goes through what a dict or tuple holds, and those in it, that gc does not track.
+
+    No walk enters one: it holds nothing but what gc does not track either, as buffers are.
+    """
+    level = [container]
+    while level := [x for x in level if is_exactly(x, dict, tuple) and not gc.is_tracked(x)]:
+        level = gc.get_referents(*level)
+        if _PLAIN.issuperset(map(id, map(type, level))):
+            return
+        yield from level
+
+
+_PLAIN = frozenset(map(id, (bool, complex, float, int, str, type(None))))
 
 
 def _contents_of_cells(held: tuple[Any, ...]) -> Iterable[Any]:

@@ -4,6 +4,7 @@
 
 - `probe(tensor)` notes the storages of a tensor, a module or a container and hands it back,
 - `aside(name, value)` keeps something out of the namespace (an event, a token: no tensor),
+- `Unseen(value)` refers to it as C code does, where Python sees no reference,
 - `later(call)` is called when the scene is over.
 """
 
@@ -70,6 +71,17 @@ def alive():
 def aside(name, value):
     ASIDE[name] = value
     return value
+
+
+class Unseen:
+    """A reference that only C code has, for as long as this object lives."""
+
+    def __init__(self, value):
+        self.address = id(value)
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(value))
+
+    def __del__(self):
+        ctypes.pythonapi.Py_DecRef(ctypes.cast(self.address, ctypes.py_object))
 
 
 def later(call):
@@ -158,6 +170,7 @@ _WORDS = {
     "aside": aside,
     "later": later,
     "ASIDE": ASIDE,
+    "Unseen": Unseen,
     "join": join,
     "lose": lose,
     "give_back": give_back,

@@ -270,13 +270,13 @@ LIBRARIES = (
         "cpp",
         """
         def send():
-            aside("capsule", torch.utils.dlpack.to_dlpack(probe(torch.ones(2**18))))
+            aside("unseen", Unseen(torch.utils.dlpack.to_dlpack(probe(torch.ones(2**18)))))
         # %%
         send()
         """,
         (
-            '    aside("capsule", torch.utils.dlpack.to_dlpack(probe(torch.ones(2**18))))',
-            '    aside("capsule", probe(torch.ones(2**18)).shape)',
+            "Unseen(torch.utils.dlpack.to_dlpack(probe(torch.ones(2**18))))",
+            "probe(torch.ones(2**18)).shape",
         ),
         "ASIDE.clear()",
         made_by=2,

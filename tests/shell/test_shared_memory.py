@@ -32,6 +32,10 @@ def total():
         ("n = {'deep': [np.zeros(5000)]}", "torch.from_numpy(n['deep'][0])"),
         ("n = bytearray(40_000)", "torch.frombuffer(n, dtype=torch.float32)"),
         ("n = [bytearray(40_000)]", "torch.frombuffer(n[0], dtype=torch.float32)"),
+        (
+            "n = ({'deep': (bytearray(40_000), 'name')}, 7)",
+            "torch.frombuffer(n[0]['deep'][0], dtype=torch.float32)",
+        ),
         ("import array; n = array.array('d', [0.0] * 5000)", "torch.frombuffer(n, dtype=float)"),
         ("n = torch.zeros(10_000)", "torch.from_dlpack(n)"),
         ("n = torch.zeros(10_000)", "torch.from_numpy(n.numpy())"),
@@ -50,8 +54,10 @@ def test_what_a_named_value_uses_is_no_leak(shell, made, shown):
         assert [] == found
 
 
-def test_a_capsule_uses_the_memory_of_its_tensor(shell):
-    shell.run("x = torch.zeros(10_000); cap = torch.utils.dlpack.to_dlpack(x); del x")
+@pytest.mark.parametrize("kept", ["{}", "{{'of': ({}, 1)}}"])
+def test_a_capsule_uses_the_memory_of_its_tensor(shell, kept):
+    made = kept.format("torch.utils.dlpack.to_dlpack(x)")
+    shell.run(f"x = torch.zeros(10_000); cap = {made}; del x")
     assert [] == leaks()
     before = total()
     shell.run("del cap")
