@@ -6,6 +6,7 @@ import gc
 import random
 
 import leak_probes
+import pytest
 from leak_clean_scenes import CLEAN
 from leak_scenarios import SCENARIOS
 from leak_stage import stage_in
@@ -48,6 +49,7 @@ def look_and_clean(stage, name):
     return [(name, leak.path_text, leak.reason) for leak in nbmem.find_leaks()]
 
 
+@pytest.mark.timeout(1200)  # a minute and a half where nothing else runs
 def test_five_hundred_cells_of_random_scenes(shell, capsys):
     random_one = random.Random(SEED)
     run, scenes, stayed = 0, 0, []
