@@ -275,8 +275,8 @@ LIBRARIES = (
         send()
         """,
         (
-            "Unseen(torch.utils.dlpack.to_dlpack(probe(torch.ones(2**18))))",
-            "probe(torch.ones(2**18)).shape",
+            '    aside("unseen", Unseen(torch.utils.dlpack.to_dlpack(probe(torch.ones(2**18)))))',
+            '    aside("unseen", probe(torch.ones(2**18)).shape)',
         ),
         "ASIDE.clear()",
         made_by=2,
