@@ -135,7 +135,8 @@ def _values(ties: Ties, states: Mapping[int, int], names: Mapping[str, object]) 
             if id(held) not in seen:
                 seen.add(id(held))
                 yield held
-                yield from _inside(held)
+                if type(held) is dict or type(held) is tuple:
+                    yield from _inside(held)
                 if type(held) is tuple:  # as of the cells of a closure
                     yield from _contents_of_cells(held)
 
