@@ -6,7 +6,6 @@ import gc
 import random
 
 import leak_probes
-import pytest
 from leak_clean_scenes import CLEAN
 from leak_scenarios import SCENARIOS
 from leak_stage import stage_in
@@ -49,7 +48,6 @@ def look_and_clean(stage, name):
     return [(name, leak.path_text, leak.reason) for leak in nbmem.find_leaks()]
 
 
-@pytest.mark.timeout(1200)  # 294 s were seen beside three other runs
 def test_five_hundred_cells_of_random_scenes(shell, capsys):
     random_one = random.Random(SEED)
     run, scenes, stayed = 0, 0, []

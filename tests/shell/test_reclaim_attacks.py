@@ -328,13 +328,14 @@ def test_argument_of_a_call_at_exit_is_promised_to_nobody(patient):
 
 def test_frozen_cycle_is_promised_and_freed(patient):
     gc.collect()  # what others left must not be frozen with it
+    own = gc.get_freeze_count()  # of Python 3.12's own types
     patient.run("import gc\nheld = [torch.ones(1 << 20)]; held.append(held)\ndel held\ngc.freeze()")
     try:
         age(patient)
         plan = nbmem.reclaim_memory(everything=True, dry_run=True)
-        assert gc.get_freeze_count() > 10_000
+        assert gc.get_freeze_count() > own
         assert 4 << 20 == plan.promised == nbmem.reclaim_memory(everything=True).freed
-        assert gc.get_freeze_count() < 1000  # of Python 3.12's own types
+        assert own == gc.get_freeze_count()
     finally:
         gc.unfreeze()
 

@@ -1272,6 +1272,11 @@ def test_arrays_that_share_memory_or_stand_in_a_tuple_are_left():
     fixed = copy_arrays([stands])
     assert ["a, b: they share memory, and copies would not; `a.copy()`"] == tied.refused
     assert ["pair[0]: tuple holds it and can't be changed; `pair[0].copy()`"] == fixed.refused
+    tracked = (whole[40:50], [])
+    listed = copy_arrays([Target("tracked[0]", tracked[0])])
+    assert [
+        "tracked[0]: tuple holds it and can't be changed; `tracked[0].copy()`"
+    ] == listed.refused
     names["a"][7] = -1
     assert -1 == names["b"][2]
 
