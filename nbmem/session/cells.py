@@ -143,17 +143,22 @@ class CellWatcher:
         self._finish(self._ending)
 
     def confirm_end(self, result: Any) -> None:
-        """Hands on an interrupt that came where `post_run_cell` could not catch it."""
-        ending = self._ending
-        if ending is None or ending.result is not result:
-            ending = self._ending = EndingCell(result)
-        if not ending.over:
+        """Hands on an interrupt that came where `post_run_cell` did not catch it, or comes now."""
+        try:
+            ending = self._ending
+            if ending is None or ending.result is not result:
+                ending = self._ending = EndingCell(result)
+            if not ending.over:
+                self._session.troubles.interrupt()
+                self._finish(ending)
+            self._ending = None
+        except KeyboardInterrupt:
             self._session.troubles.interrupt()
-            self._finish(ending)
-        self._ending = None
+            self._pass_on(self._ending or EndingCell(result))
+            self._ending = None
 
     def _finish(self, ending: EndingCell) -> None:
-        session, troubles = self._session, self._session.troubles
+        troubles = self._session.troubles
         for _ in range(_TRIES):
             try:
                 with self._stops.listening():
@@ -165,12 +170,17 @@ class CellWatcher:
                 ending.over = True
                 raise
         self._stops.give_back()
+        self._pass_on(ending)
+        ending.over = True
+
+    def _pass_on(self, ending: EndingCell) -> None:
+        """Ends the cell as interrupted where an interrupt waits."""
+        session, troubles = self._session, self._session.troubles
         if troubles.interrupted:
             session.mend()
             self._mark_interrupted(ending)
             self._stops.interrupt_ended(session.shell, ending.result)
             troubles.take_interrupt()
-        ending.over = True
 
     def _end_noting(self, ending: EndingCell) -> None:
         with self._session.troubles.caught("end the cell", ending.notes):

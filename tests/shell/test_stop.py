@@ -28,8 +28,6 @@ CELLS = {
 POINTS = {"measured": 24, "awaiting": 6, "subclass": 8, "block": 10, "leaks": 6}
 EVENTS = 2
 """Lines that run before any line of nbmem can catch what is raised: IPython's own, so to say."""
-LAST = 3
-"""Lines that run when the cell's end is confirmed, after which nothing of nbmem runs."""
 
 
 def next_record_is_true(notebook):
@@ -53,7 +51,7 @@ def test_an_interrupt_at_any_line_ends_the_cell_and_leaves_the_next_record_right
     counted, _ = interrupted(lambda: notebook.run(CELLS[name]), 0)
     before = ambient(notebook.shell)
     step = counted.count // POINTS[name]
-    for number in range(1 + EVENTS, counted.count - LAST, step):
+    for number in range(1 + EVENTS, counted.count, step):
         gc.collect()
         injected, came = interrupted(lambda: notebook.run(CELLS[name]), number)
         if injected.place is None:
