@@ -83,6 +83,7 @@ def measured():
 @pytest.fixture
 def shell(measured):
     """A fresh IPython shell without a front end; what it displays is in `shell.shown`."""
+    import IPython.core.completer  # noqa: F401  keeps the `__main__` at its import: not a shell's
     from IPython.core.displaypub import CapturingDisplayPublisher
     from IPython.core.interactiveshell import InteractiveShell
     from traitlets.config import Config

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from nbmem.holders.entries import MODULE_PARTS, Entries, tracebacks
 from nbmem.holders.found import Edge
 from nbmem.holders.root import is_exactly
-from nbmem.inventory.frames import is_copy_of_variables
+from nbmem.inventory.frames import copies_of_variables
 from nbmem.inventory.natives import SUSPENDED, traceback_of
 from nbmem.inventory.paths import HOLDERS, Step, write_step
 from nbmem.inventory.readers import type_name
@@ -94,8 +94,8 @@ class _Labels:
         if is_exactly(holder, *_WITH_CELLS):
             mine = {part for part in self._held[at] if self._is_cell(part)}
             if is_exactly(holder, types.FrameType):
-                items = ((part, self._found.objects[part]) for part in self._held[at])
-                mine |= {part for part, thing in items if is_copy_of_variables(thing, holder)}
+                held = (self._found.objects[part] for part in self._held[at])
+                mine |= {self._index[id(one)] for one in copies_of_variables(holder, held)}
         else:
             parts = (self._index.get(id(part)) for part in self._entries.between(holder))
             mine = {part for part in parts if part is not None}

@@ -59,7 +59,10 @@ def called_by_c(thing: Any) -> tuple[str, str]:
 
 
 def keeps_calls(thing: Any) -> bool:
-    """Returns whether it is a list as that in which Python 3.14 keeps the calls of `atexit`."""
+    """Returns whether it is a list of calls to make later: function, arguments, keywords of each.
+
+    Python 3.14 keeps those of `atexit` in such a list, which the collector sees.
+    """
     return (
         type(thing) is list
         and bool(thing)

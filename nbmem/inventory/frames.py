@@ -13,7 +13,10 @@ import inspect
 import struct
 import sys
 from types import CellType, CodeType, FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 Locals = list[tuple[str, Any]]
 """Names and values; what is not bound is left out."""
@@ -57,18 +60,29 @@ def names_of_variables(code: CodeType) -> tuple[str, ...]:
     return (*plain, *shared, *code.co_freevars)
 
 
-def is_copy_of_variables(thing: Any, frame: FrameType) -> bool:
-    """Returns whether it is the dict of a function's variables that Python 3.11 and 3.12 keep.
+def copies_of_variables(frame: FrameType, things: Iterable[Any]) -> list[dict[str, Any]]:
+    """Returns which of these are the dict of a function's variables that Python 3.11 and 3.12 keep.
 
     They keep it once somebody asked for it. One that has more in it than the variables is no copy.
+
+    Args:
+        frame: of a function; another has no such dict.
+        things: what the frame refers to.
     """
-    if type(thing) is not dict or not frame.f_code.co_flags & inspect.CO_OPTIMIZED:
-        return False
+    dicts = [thing for thing in things if type(thing) is dict]
+    if not dicts or not frame.f_code.co_flags & inspect.CO_OPTIMIZED:
+        return []
     variables = dict(read_locals(frame))
-    return all(value is not thing for value in variables.values()) and all(
-        type(name) is str and variables.get(name, thing) is value
-        for name, value in dict.items(thing)
-    )
+    mine = {id(value) for value in variables.values()}
+    return [
+        one
+        for one in dicts
+        if id(one) not in mine
+        and all(
+            type(name) is str and name in variables and variables[name] is value
+            for name, value in list(one.items())
+        )
+    ]
 
 
 def is_finished(referents: list[Any]) -> bool:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from nbmem.inventory.callables import Held
 from nbmem.inventory.frames import (
-    is_copy_of_variables,
+    copies_of_variables,
     is_finished,
     namespace_of,
     read_locals,
@@ -107,7 +107,7 @@ def held_by_frame(frame: types.FrameType) -> Held:
     if back is not None and not _runs_in(back, _AROUND) and is_finished(gc.get_referents(back)):
         held.append((Step.FRAME, back.f_code.co_name, back))
     apart = [frame, back, frame.f_globals, frame.f_builtins]
-    apart += (one for one in referents if is_copy_of_variables(one, frame))
+    apart += copies_of_variables(frame, referents)
     return held + _rest(referents, held, apart)
 
 

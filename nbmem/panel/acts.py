@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from ipywidgets import HTML, Box, VBox
 
 from nbmem.panel import words
+from nbmem.panel.errors import ErrorLine
 from nbmem.panel.header import has_accelerator
 from nbmem.panel.plan_box import PlanBox, button, row, together
-from nbmem.panel.telling import Telling
 from nbmem.panel.turns import Turn
 
 if TYPE_CHECKING:
@@ -72,9 +72,9 @@ class Acts:
         """Puts one line under the buttons."""
         self.line.value = words.line_html(text)
 
-    def telling(self, what: str) -> Telling:
+    def error_line(self, what: str) -> ErrorLine:
         """Makes one line of any error inside, so that none reaches the notebook."""
-        return Telling(what, self.say)
+        return ErrorLine(what, self.say)
 
     def _wait(self, sentence: str) -> None:
         self.say(sentence)
@@ -94,7 +94,7 @@ class Acts:
 
     def _plan_or_drop(self, chosen: list[StorageRecord]) -> None:
         keys = tuple(storage.key for storage in chosen)
-        with self.telling("The plan for del"):
+        with self.error_line("The plan for del"):
             plan = words.with_names(self._session.plan_drop(keys), chosen)
             if not plan.planned and self._say_gone(chosen):
                 return
@@ -147,7 +147,7 @@ class Acts:
         self._busy = True
         self._enable()
         try:
-            with self.telling(what):
+            with self.error_line(what):
                 self.say(words.answer(act(), self._session.settings.units))
         finally:
             self._busy = False

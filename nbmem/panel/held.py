@@ -71,7 +71,7 @@ class Held:
 
     def _look(self, chosen: list[StorageRecord]) -> None:
         keys = tuple(storage.key for storage in chosen)
-        with self.acts.telling("Looking for holders"):
+        with self.acts.error_line("Looking for holders"):
             found = self._session.find_holders(keys[:MOST_STORAGES])
             self._told = held_html(found, chosen, self._units)
             self._asked, self.text.value = keys, self._told

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from ipywidgets import HTML, Box
 
 from nbmem.panel import leak_words as told
+from nbmem.panel.errors import ErrorLine
 from nbmem.panel.plan_box import HIDDEN, SHOWN, PlanBox, button, row, together
 from nbmem.panel.redraw import Throttle
-from nbmem.panel.telling import Telling
 from nbmem.panel.turns import Turn
 from nbmem.panel.words import line_html
 
@@ -86,7 +86,7 @@ class LeakPage:
 
     def _find(self) -> None:
         if self.turn.cell is None:
-            with self.telling(LOOKING):
+            with self.error_line(LOOKING):
                 self._found.follow(self._session.find_leaks())
             self._after()
 
@@ -140,9 +140,9 @@ class LeakPage:
         """Puts one line under the buttons."""
         self._line.value = line_html(text, lines=1)
 
-    def telling(self, what: str) -> Telling:
+    def error_line(self, what: str) -> ErrorLine:
         """Makes one line of any error inside, so that none reaches the notebook."""
-        return Telling(what, self.say)
+        return ErrorLine(what, self.say)
 
     def _wait(self, sentence: str) -> None:
         self.say(sentence)
@@ -181,7 +181,7 @@ class LeakPage:
         self.turn.take("Free all", lambda: self._show_plan(found, [*found], of_choice=False))
 
     def _show_plan(self, targets: list[Leak], asked: list[Leak | str], *, of_choice: bool) -> None:
-        with self.telling("The plan"):
+        with self.error_line("The plan"):
             report = self._session.plan_reclaim(asked)
             self._planned = _Plan(targets, of_choice, report, asked)
             label = told.confirm_label(report, self._units)
@@ -212,7 +212,7 @@ class LeakPage:
         self._busy = True
         self._enable()
         try:
-            with self.telling("Freeing"):
+            with self.error_line("Freeing"):
                 report = self._session.reclaim(targets)
                 self.say(told.outcome(report, plan, self._session.settings.units))
         finally:

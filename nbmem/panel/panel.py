@@ -207,7 +207,7 @@ class Panel:
         self._redraw.ask()
 
     def _list(self) -> None:
-        with self._acts.telling("Listing what is alive"):
+        with self._acts.error_line("Listing what is alive"):
             self._follow(self._session.take_inventory())
         if self._sums.is_open:
             self._take_ledger()
@@ -223,7 +223,7 @@ class Panel:
         self._where = places_by_category(inventory.storages)
 
     def _take_ledger(self) -> None:
-        with self._acts.telling("Taking the ledger"):
+        with self._acts.error_line("Taking the ledger"):
             self._ledger = self._session.take_ledger()
 
     def _draw(self) -> None:
@@ -231,7 +231,7 @@ class Panel:
             return
         self._drawing = True
         try:
-            with self._acts.telling("Drawing the panel"):
+            with self._acts.error_line("Drawing the panel"):
                 inventory, ledger = self._inventory, self._ledger
                 taken = take_snapshot(self._session, inventory, ledger, self._wanted)
                 leaks = self._found.report if self._leaks.is_open else None
@@ -297,13 +297,13 @@ class Panel:
 
     def _chosen(self) -> None:
         if self._snapshot is not None:
-            with self._acts.telling("Choosing"):
+            with self._acts.error_line("Choosing"):
                 self._acts.update(self._snapshot, self._live.chosen)
                 self._held.update(self._snapshot, self._live.chosen)
 
     def _leaks_chosen(self) -> None:
         if not self._drawing:
-            with self._page.telling("Choosing"):
+            with self._page.error_line("Choosing"):
                 self._page.choose()
 
     def _leaks_turned(self) -> None:

@@ -11,11 +11,12 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 
-class Telling:
-    """A context manager that makes one line of any error inside, and an interrupt of an interrupt.
+class ErrorLine:
+    """A context manager that says an error inside in one line, and swallows it.
 
-    No generator: on Python 3.12.1 and 3.13.0 an error that one swallows stays in a cycle with its
-    frames, and so does what the failed call had in its variables.
+    An interrupt is said, too, and goes on. It is a class and no generator: on Python 3.12.1 and
+    3.13.0 an error that a generator swallows stays in a cycle with its frames, and so does what the
+    failed call had in its variables.
 
     Args:
         what: what is done inside, as the beginning of a sentence.
@@ -36,14 +37,14 @@ class Telling:
         traceback: TracebackType | None,
     ) -> bool:
         if isinstance(error, Exception):
-            self._say(_trouble_sentence(self._what, error))
+            self._say(_error_sentence(self._what, error))
             return True
         if isinstance(error, KeyboardInterrupt):  # what is shown stays as it was
             self._say(f"{self._what} was interrupted.")
         return False
 
 
-def _trouble_sentence(what: str, error: BaseException) -> str:
+def _error_sentence(what: str, error: BaseException) -> str:
     """Returns one line about an error inside the panel; nothing of the error is kept."""
     try:
         said = one_line(" ".join(str(error)[:4000].split()), 300)
