@@ -193,7 +193,11 @@ class AcceleratorReader:
         return allocations_at(self._allocator, self._index, addresses)
 
     def labels(self) -> dict[int, str]:
-        """Returns the user's labels of live blocks by address, as far as the history has them."""
+        """Returns the user's labels of live blocks by address, as far as the history has them.
+
+        Raises:
+            CounterUnavailableError: the history may have more events than are read.
+        """
         return labels_of(self._allocator, self._index)
 
     def card(self) -> CardMemory:

@@ -12,11 +12,13 @@ and torch can't hand out a part of them: they are read only after a label was gi
 from __future__ import annotations
 
 from bisect import bisect_right
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from nbmem.devices.protocols import CounterUnavailableError
 from nbmem.devices.snapshot import read_blocks, stack_of, take_snapshot
 
 if TYPE_CHECKING:
@@ -40,7 +42,7 @@ class Allocation:
     stack: Stack = ()
     """Empty if it was allocated before the history was turned on."""
     label: str = ""
-    """The user's own; empty if there is none, or if its events are too many to be read."""
+    """The user's own; empty if there is none, or if `labels_of` can't tell."""
 
 
 def has_history(allocator: Allocator) -> bool:
@@ -55,7 +57,9 @@ def allocations_at(
     """Returns what the history has of the memory at each address; empty while it is off."""
     if not addresses or not has_history(allocator):
         return {}
-    stacks, labels = _stacks_at(allocator, index, addresses), labels_of(allocator, index)
+    stacks, labels = _stacks_at(allocator, index, addresses), dict[int, str]()
+    with suppress(CounterUnavailableError):  # said with the ledger
+        labels = labels_of(allocator, index)
     return {each: Allocation(stacks.get(each, ()), labels.get(each, "")) for each in addresses}
 
 
@@ -89,12 +93,21 @@ def stacks_in(blocks: Iterable[Block], addresses: Iterable[int]) -> dict[int, St
 
 
 def labels_of(allocator: Allocator, index: int) -> dict[int, str]:
-    """Returns the user's labels of live blocks by address; empty if none are known to be given."""
+    """Returns the user's labels of live blocks by address; empty if none are known to be given.
+
+    Raises:
+        CounterUnavailableError: the history may have more events than are read.
+    """
     if not allocator.is_labelled() or not has_history(allocator):
         return {}
     take = getattr(torch._C, f"_{allocator.type}_memorySnapshot", None)
-    if take is None or _events(allocator) > MOST_EVENTS:
+    if take is None:
         return {}
+    if _events(allocator) > MOST_EVENTS:
+        raise CounterUnavailableError(
+            f"Your labels are not shown: the history may have more than {MOST_EVENTS:,} events. "
+            f"torch.{allocator.type}.memory._snapshot()['device_traces'] has all that it kept."
+        )
     traces = take_snapshot(take, events=True).get("device_traces", [])
     return labels_in(traces[index]) if index < len(traces) else {}
 

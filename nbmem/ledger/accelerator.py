@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from nbmem.devices import CounterUnavailableError
@@ -48,28 +47,34 @@ def accelerator_ledger(
     allocated = allocated_sum(state, join, found, calls)
     reserved = reserved_sum(state, join, calls)
     card, processes, notes = _card(reader, reserved.total)
+    blocks, unlabelled = _block_rows(join, state.workspaces, reader)
     return DeviceLedger(
         reader.device,
         "accelerator",
         reader.read().name,
         (allocated, reserved, *card),
-        blocks=() if join is None else _block_rows(join, state.workspaces, reader),
+        blocks=blocks,
         processes=processes,
-        notes=(*_start(reader.device, state), *notes),
+        notes=(*_start(reader.device, state), *notes, *unlabelled),
         capacity=reader.capacity(),
         pools=pools,
     )
 
 
 def _block_rows(
-    join: BlockJoin, workspaces: frozenset[int], reader: AcceleratorReader
-) -> tuple[AllocatorBlock, ...]:
-    """Returns the blocks without a tensor, with the user's labels; these are a plus."""
+    join: BlockJoin | None, workspaces: frozenset[int], reader: AcceleratorReader
+) -> tuple[tuple[AllocatorBlock, ...], tuple[Note, ...]]:
+    """Returns the blocks without a tensor, and the note that says why the user's labels lack."""
+    if join is None:
+        return (), ()
     labels: dict[int, str] = {}
+    notes: list[Note] = []
     if join.unclaimed or join.waiting:
-        with suppress(Exception):
+        try:
             labels = reader.labels()
-    return block_rows(join, workspaces, labels)
+        except Exception as error:  # the blocks remain
+            notes = [reading_failed(reader.device, "labels", error)]
+    return block_rows(join, workspaces, labels), tuple(notes)
 
 
 def _card(

@@ -109,6 +109,29 @@ def test_a_label_is_told_for_what_has_no_name_and_stays_the_users(session, print
     del kept
 
 
+def test_labels_that_are_too_many_to_read_are_said_to_lack(session, printed, monkeypatch):
+    torch.cuda.memory._set_memory_metadata("encoder")
+    block = torch.cuda.caching_allocator_alloc(3 << 20)
+    try:
+        assert "Your labels are not shown" not in printed("ledger")
+        monkeypatch.setattr("nbmem.devices.history.MOST_EVENTS", 1)
+        (ledger,) = [d for d in nbmem.take_ledger().devices if d.device == "cuda:0"]
+        assert "" == next(row.label for row in ledger.blocks if row.bytes == 3 << 20)
+        said = [note for note in ledger.notes if note.field == "labels"]
+        assert ["unavailable"] == [note.code for note in said]
+        sentence = "Your labels are not shown: the history may have more than 1 events."
+        assert sentence in " ".join(printed("ledger").split())
+        kept = keep_without_a_name(
+            session.shell, "import torch\nkeep(torch.ones(5000, device='cuda'))"
+        )
+        (mine,) = [s for s in nbmem.list_storages() if s.bytes == 20_000]
+        assert ("", 2) == (mine.label, mine.line)
+        del kept
+    finally:
+        torch.cuda.memory._set_memory_metadata("")
+        torch.cuda.caching_allocator_delete(block)
+
+
 def test_events_are_not_read_where_nobody_gave_a_label(session, monkeypatch):
     taken, real = [], torch._C._cuda_memorySnapshot
 
