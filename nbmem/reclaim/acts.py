@@ -24,7 +24,7 @@ def plan_drop(holdings: Holdings, keys: Sequence[int]) -> ReclaimReport:
     plan = make_plan(holdings, keys)
     devices = _devices_of(plan.targets)
     size = holdings.table.bytes_freed(plan.targets)
-    before = _storage_bytes(holdings, devices)
+    before = _bytes_by_scan(holdings, devices)
     return ReclaimReport(
         act="del",
         planned=plan.sentences(),
@@ -43,7 +43,7 @@ def drop_storages(holdings: Holdings, keys: Sequence[int]) -> ReclaimReport:
     """
     plan = make_plan(holdings, keys)
     devices = _devices_of(plan.targets)
-    before = _storage_bytes(holdings, devices)
+    before = _bytes_by_scan(holdings, devices)
     dropped = _drop(holdings, plan)
     return ReclaimReport(
         act="del",
@@ -180,6 +180,12 @@ def _measured(holdings: Holdings, act: str, words: str, do: Callable[[], Any]) -
 
 def _devices_of(targets: Sequence[StorageRef]) -> list[str]:
     return sorted({ref.device for ref in targets})
+
+
+def _bytes_by_scan(holdings: Holdings, devices: Sequence[str]) -> int:
+    """Returns the bytes of all storages, those included that were made since the last scan."""
+    with scan_heap(holdings.table):
+        return _storage_bytes(holdings, devices)
 
 
 def _storage_bytes(holdings: Holdings, devices: Sequence[str]) -> int:

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 
 import torch
 
+from nbmem.heap import scan_heap
 from nbmem.heap.pinned import pinned_total
 from nbmem.reclaim.lot import ParkingLot
 from nbmem.reclaim.moves import HOST, Load, MoveError, move, requires_grad
@@ -154,5 +155,6 @@ def _bytes_on(
     known = [size for size in told if size is not None]
     if len(known) == len(told):
         return f"allocated on {', '.join(devices)}", sum(known)
-    seen = sum(holdings.table.bytes_on(device) for device in devices)
+    with scan_heap(holdings.table):  # of what was made since the last
+        seen = sum(holdings.table.bytes_on(device) for device in devices)
     return f"torch storages on {', '.join(devices)}", seen

@@ -82,6 +82,18 @@ def test_plan_says_what_would_go_and_touches_nothing(notebook):
     assert {"x", "parts"} <= set(notebook.names)
 
 
+def test_what_was_made_since_the_list_was_taken_counts_before_and_after(notebook):
+    notebook.run("x = torch.zeros(250_000)")
+    key = key_of("x")
+    before = sum(storage.bytes for storage in current_session().take_inventory().storages)
+    notebook.run("y = torch.zeros(500_000)")
+    plan = current_session().plan_drop([key])
+    assert (before + 2_000_000, before + 1_000_000) == (plan.bytes_before, plan.bytes_after)
+    notebook.run("z = torch.zeros(500_000)")
+    report = current_session().drop_storages([key])
+    assert (before + 4_000_000, before + 3_000_000) == (report.bytes_before, report.bytes_after)
+
+
 def test_list_items_and_parameters_are_refused_with_the_way_out(notebook):
     notebook.run("batches = [torch.zeros(100)]; model = torch.nn.Linear(2, 3)")
     session = current_session()
