@@ -24,7 +24,8 @@ def opened(notebook, *cells):
 
 
 def drag(book, plot, start, end):
-    """Drags over parts of the plot's width."""
+    """Drags over parts of the plot's width, once it stands still and nothing lies over it."""
+    plot.hover()
     box = plot.bounding_box()
     left, width, y = box["x"] + 50, box["width"] - 50, box["y"] + box["height"] / 2
     book.page.mouse.move(left + start * width, y)

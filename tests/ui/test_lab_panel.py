@@ -178,7 +178,7 @@ def test_a_hostile_name_is_shown_as_text(notebook):
     row(panel, "Cells", "[3]").click()
     expect(panel).to_contain_text(f"[3] {hostile} · ok")
     chart = panel.locator(".nbmem-chart .bk-Canvas").first
-    chart.scroll_into_view_if_needed()
+    chart.hover()  # in the middle: it waits until the chart stands still
     box = chart.bounding_box()
     book.page.mouse.move(box["x"] + 85, box["y"] + box["height"] - 50, steps=4)
     expect(book.page.locator(".bk-Tooltip").filter(has_text="onerror")).to_be_visible()
