@@ -11,7 +11,7 @@ import torch
 
 from nbmem.session import current_session
 
-RUNTIME = ctypes.CDLL("libcudart.so.13")
+RUNTIME = ctypes.CDLL("libemulatedcuda.so")
 RUNTIME.emulated_cuda_calls.restype = ctypes.c_long
 WAITS = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize")
 
@@ -64,7 +64,7 @@ def test_looking_at_pinned_memory_calls_nothing_before_the_user_does():
     program = """
 import ctypes, torch, nbmem
 from nbmem.heap.pinned import pinned_total
-runtime = ctypes.CDLL("libcudart.so.13")
+runtime = ctypes.CDLL("libemulatedcuda.so")
 def calls():
     room = ctypes.create_string_buffer(1 << 16)
     runtime.emulated_cuda_report(room, len(room))

@@ -9,7 +9,7 @@ MIB, GIB = 2**20, 2**30
 BEGIN = """
 import ctypes, json, sys, torch, nbmem
 MIB = 2**20
-RUNTIME = ctypes.CDLL("libcudart.so.13")
+RUNTIME = ctypes.CDLL("libemulatedcuda.so")
 RUNTIME.emulated_cuda_calls.restype = ctypes.c_long
 
 def calls(*names):
