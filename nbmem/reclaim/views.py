@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
 
-from nbmem.heap.storages import accelerator_runs, bare_torch, is_nested, is_quantized, layout_of
+from nbmem.heap.storages import (
+    accelerator_runs,
+    bare_torch,
+    is_nested,
+    is_pinned,
+    is_quantized,
+    layout_of,
+)
 from nbmem.reclaim.captured import any_captured
 from nbmem.reclaim.detaching import (
     Target,
@@ -29,6 +36,7 @@ _BASE = torch._C.TensorBase
 _FIELDS = vars(_BASE)
 _base_of: Callable[[torch.Tensor], torch.Tensor | None] = _FIELDS["_base"].__get__
 _data: Any = _FIELDS["data"]
+_device_of: Callable[[torch.Tensor], torch.device] = _FIELDS["device"].__get__
 _requires_grad: Callable[[torch.Tensor], bool] = _FIELDS["requires_grad"].__get__
 _storage_of: Callable[[torch.Tensor], torch.UntypedStorage] = _BASE.untyped_storage
 _holders_in_torch: Callable[[torch.Tensor], int] = _FIELDS["_use_count"]
@@ -49,9 +57,33 @@ def shrink_views(targets: Sequence[Target]) -> Outcome:
     """
     outcome = Outcome()
     with bare_torch():
-        for group in _by_storage(targets):
-            _shrink(group, outcome)
+        groups = [group for group in _by_storage(targets) if not _is_refused(group, outcome)]
+        devices = _devices_of(groups)
+        _wait(devices)  # any stream may still write what is copied
+        try:
+            for group in groups:
+                _shrink(group, outcome)
+        finally:
+            _wait(devices)  # and read the copy, or get the memory that was left
     return outcome
+
+
+def _devices_of(groups: Sequence[Sequence[Target]]) -> list[torch.device]:
+    """Returns the accelerators whose streams may use these tensors' memory."""
+    tensors = [group[0].tensor for group in groups]
+    found = {_device_of(tensor) for tensor in tensors} - {torch.device("cpu")}
+    kind = torch.accelerator.current_accelerator()
+    if kind is not None and accelerator_runs() and any(map(is_pinned, tensors)):
+        indexes = range(torch.accelerator.device_count())
+        devices = [torch.device(kind.type, index) for index in indexes]
+        # Asking another to wait would start it.
+        found.update(device for device in devices if torch.accelerator.memory_reserved(device))
+    return sorted(found, key=str)
+
+
+def _wait(devices: Iterable[torch.device]) -> None:
+    for device in devices:
+        torch.accelerator.synchronize(device)
 
 
 def why_not_shrink(targets: Sequence[Target]) -> str:
@@ -93,12 +125,16 @@ def _key_of(tensor: torch.Tensor) -> int:
         return -id(tensor)
 
 
-def _shrink(group: list[Target], outcome: Outcome) -> None:
-    names = list_of(target.name for target in group)
+def _is_refused(group: Sequence[Target], outcome: Outcome) -> bool:
     reason = _why_not(group)
     if reason:
-        outcome.refused.append(f"{names}: {reason}; `{group[0].name} = {group[0].name}.clone()`")
-        return
+        names, first = list_of(target.name for target in group), group[0].name
+        outcome.refused.append(f"{names}: {reason}; `{first} = {first}.clone()`")
+    return bool(reason)
+
+
+def _shrink(group: list[Target], outcome: Outcome) -> None:
+    names = list_of(target.name for target in group)
     old = _storage_of(group[0].tensor)
     before, after = old.nbytes(), 0
     layouts = [layout_in_storage(target.tensor) for target in group]

@@ -9,6 +9,8 @@ import pytest
 import torch
 
 import nbmem
+from nbmem.reclaim.detaching import Target
+from nbmem.reclaim.views import shrink_views
 
 pytestmark = [
     pytest.mark.gpu,
@@ -55,6 +57,49 @@ def test_a_small_view_moves_to_memory_of_its_own(device, monkeypatch):
     nbmem.reclaim_memory()
     assert 8 * N - 1024 == before - torch.cuda.memory_allocated()
     assert list(range(128)) == main.head.tolist()
+
+
+def busy(stream):
+    """Keeps a stream busy for ten times as long as a look takes, before what comes next on it."""
+    started = time.perf_counter()
+    nbmem.find_leaks()
+    seconds = time.perf_counter() - started
+    with torch.cuda.stream(stream):
+        torch.cuda._sleep(int(10 * seconds * CYCLES_A_SECOND))
+
+
+def test_a_view_that_another_stream_still_writes_is_moved_with_its_numbers(device, monkeypatch):
+    import __main__ as main
+
+    stream = torch.cuda.Stream()
+    busy(stream)
+    with torch.cuda.stream(stream):
+        monkeypatch.setattr(main, "head", torch.arange(N, device=device)[:128], raising=False)
+    assert not stream.query()
+    before = torch.cuda.memory_allocated()
+    nbmem.reclaim_memory()
+    assert 8 * N - 1024 == before - torch.cuda.memory_allocated()
+    assert stream.query()
+    assert list(range(128)) == main.head.tolist()
+
+
+def test_a_pinned_view_that_a_copy_still_writes_is_moved_with_its_numbers(device):
+    source = torch.arange(N, device=device)
+    torch.cuda.synchronize()
+    stream = torch.cuda.Stream()
+    busy(stream)
+    whole = torch.zeros(N, dtype=torch.int64, pin_memory=True)
+    with torch.cuda.stream(stream):
+        whole.copy_(source, non_blocking=True)
+    head = whole[:128]
+    del whole
+    assert not stream.query()
+    outcome = shrink_views([Target("head", head)])
+    assert [] == outcome.refused
+    assert 1024 == head.untyped_storage().nbytes()
+    assert stream.query()
+    assert head.is_pinned()
+    assert list(range(128)) == head.tolist()
 
 
 def test_looking_for_leaks_neither_synchronizes_nor_allocates(device):
