@@ -19,7 +19,7 @@ import psutil
 import torch
 
 from nbmem.heap import HeapScan
-from nbmem.heap.storages import bare_torch, read_storages, untyped_storage
+from nbmem.heap.storages import bare_torch, begins_graph, read_storages, untyped_storage
 from nbmem.inventory.readers import type_name
 
 _BASE: Any = torch._C.TensorBase
@@ -166,9 +166,9 @@ class Sharing:
         parts, shown = address in self._parts, list(tensors.values())
         return Load(untyped_storage(shown[0]), shown, source, target, name, parts)
 
-    def is_saved(self, load: Load) -> bool:
-        """Returns whether a graph keeps one of the tensors for a backward pass."""
-        return any(id(tensor) in self._saved for tensor in load.tensors)
+    def awaits_backward(self, load: Load) -> bool:
+        """Returns whether a graph made one of the tensors, or keeps it for a backward pass."""
+        return any(id(each) in self._saved or begins_graph(each) for each in load.tensors)
 
     def obstacle(self, load: Load) -> str | None:
         """Returns why this storage can't be moved, as a clause that follows its name."""

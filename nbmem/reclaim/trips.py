@@ -168,7 +168,7 @@ def _load(trip: Trip, holdings: Holdings, lot: ParkingLot, berths: dict[int, Ber
             load = _load_one(trip, sharing, address, berth, ours)
             if load is None:
                 continue
-            if sharing.is_saved(load):
+            if sharing.awaits_backward(load):
                 kept[berth.name] = None
             for place, gradient in _berths_of_gradients(load, berth, lot).items():
                 if place not in berths:
@@ -226,7 +226,7 @@ def _tell_what_stays(
             )
     if any(address in berths for address, _ in _places(reached.tensors, lot).values()):
         _tell_parameters(trip, reached, lot, berths)
-    elif len(trip.refused) == before and not _all_move(reached.left, lot, berths):
+    elif len(trip.refused) == before and not _all_move(reached.left | reached.graphs, lot, berths):
         trip.refuse(_why_nothing(reached, lot))
 
 

@@ -596,6 +596,25 @@ def test_a_tensor_with_a_graph_is_refused_with_the_line_that_lets_it_go_along(ya
     assert "cuda:0" == yard.where(h)
 
 
+WAITS = "a graph keeps {} for a backward pass, which fails until it is unparked"
+
+
+@pytest.mark.parametrize("names", [["g"], ["g", "h"], ["h", "g"], ["outs"]])
+def test_a_result_goes_along_with_its_detached_alias_and_is_told_to_wait_for_backward(yard, names):
+    weight = nn.Parameter(torch.ones(3))
+    h = weight + 2
+    yard.have(weight=weight, h=h, g=h.detach(), outs={"h": h, "d": h.detach()})
+    report = yard.park(*names)
+    assert () == report.refused
+    assert {"cpu"} == {yard.where(tensor) for tensor in (h, yard.names["g"])}
+    assert "cuda:0" == yard.where(weight)
+    name = "outs" if "outs" in names else "g"
+    assert [WAITS.format(name)] == [n.sentence for n in report.notes if n.code == "graph"]
+    assert [] == [n.sentence for n in yard.unpark().notes if n.code == "graph"]
+    h.sum().backward()
+    assert [1.0, 1.0, 1.0] == weight.grad.tolist()
+
+
 def test_a_models_activation_stays_and_its_weights_are_parked(yard):
     model = make_model()
     model.last = model(torch.ones(2, 4))
