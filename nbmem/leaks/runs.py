@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from statistics import median_low
 from typing import TYPE_CHECKING
@@ -92,11 +92,45 @@ def _per_run(made: dict[int, int], moment: Moment) -> int:
     return median_low([sums[run] for run in sorted(sums)[-_LAST:]])
 
 
+@dataclass(frozen=True, slots=True)
+class _Growth:
+    """What runs of one cell left in one variable."""
+
+    name: str
+    container: str
+    """In which all of it stands; empty where none is written."""
+    keys: tuple[int, ...]
+    """Of the part that older runs made."""
+    made: dict[int, int]
+    """Storage to the run that made it, the newest run's included."""
+
+
 def find_growing(holders: Holders, moment: Moment) -> Iterator[Finding]:
     """Yields what named values gather from run to run: the part that older runs made."""
     others = {held.key for held in holders.held if not held.wanted} | set(holders.bounded)
-    for cell in _growing_cells(moment):
-        yield from _growing_in(moment.runs[cell], others, moment)
+    growths = [
+        growth
+        for cell in _growing_cells(moment)
+        for growth in _growths_in(moment.runs[cell], others, moment)
+    ]
+    lines = _lines_of(growths, moment)
+    for growth in growths:
+        yield _growing(growth, lines.get(growth.container, ""), moment)
+
+
+def _lines_of(growths: Sequence[_Growth], moment: Moment) -> dict[str, str]:
+    """Returns the code for each container, once for all that is to go from it: items move up."""
+    together: dict[str, list[_Growth]] = defaultdict(list)
+    for growth in growths:
+        if growth.container:
+            together[growth.container].append(growth)
+    lines = {}
+    for container, all_in in together.items():
+        older = {key for growth in all_in for key in growth.keys}
+        newest = {key for growth in all_in for key in growth.made} - older
+        gone, kept = ([name_of(moment, key) for key in keys] for keys in (older, newest))
+        lines[container] = remedies.take_out(container, gone, kept)
+    return lines
 
 
 def _growing_cells(moment: Moment) -> list[int]:
@@ -108,7 +142,7 @@ def _growing_cells(moment: Moment) -> list[int]:
     ]
 
 
-def _growing_in(known: CellRuns, others: set[int], moment: Moment) -> Iterator[Finding]:
+def _growths_in(known: CellRuns, others: set[int], moment: Moment) -> Iterator[_Growth]:
     variables: dict[tuple[str, str], dict[int, int]] = defaultdict(dict)
     for key in moment.free(moment.records):
         record = moment.records[key]
@@ -119,26 +153,25 @@ def _growing_in(known: CellRuns, others: set[int], moment: Moment) -> Iterator[F
     for (name, _), made in sorted(variables.items()):
         older = [key for key, run in made.items() if run < known.latest]
         if len(set(made.values())) >= _TELLING and older:
-            yield _growing(name, older, made, moment)
+            container = _container_of([name_of(moment, key) for key in made])
+            yield _Growth(name, container, moment.take(older), made)
 
 
-def _growing(name: str, older: Sequence[int], made: dict[int, int], moment: Moment) -> Finding:
-    keys = moment.take(older)
-    whole = _container_of([name_of(moment, key) for key in made])
-    place = whole or name
-    first = [name_of(moment, key) for key in keys]
-    newest = [name_of(moment, key) for key in made if key not in keys]
-    line = remedies.take_out(whole, first, newest) if whole else ""
+def _growing(growth: _Growth, line: str, moment: Moment) -> Finding:
+    keys, container = growth.keys, growth.container
+    place = container or growth.name
     return Finding(
         kind="growing",
         holder="container",
         keys=keys,
         path=path_of(name_of(moment, largest_of(moment, keys))),
-        cuts=(name,),
+        cuts=(place,),
         reason=words.say_growing(place),
-        remedy=line or (f"{whole}.clear()" if whole else ""),
-        cost=f"what earlier runs put into {place}" if line or not whole else f"all of {place}",
-        growth=_per_run(made, moment),
+        remedy=line or (f"{container}.clear()" if container else ""),
+        cost=(
+            f"what earlier runs put into {place}" if line or not container else f"all of {place}"
+        ),
+        growth=_per_run(growth.made, moment),
         reclaimable=False,
     )
 

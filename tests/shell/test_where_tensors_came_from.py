@@ -137,6 +137,36 @@ def test_what_each_run_adds_is_told(notebook):
     assert 400_000 == leak.growth_per_run
 
 
+def test_two_cells_that_add_to_one_list_have_one_line_that_frees_what_both_left(notebook):
+    notebook.run("kept = []")
+    cells = [f"%%gpumem\nkept.append(torch.full((100_000,), {n}.))" for n in range(2)]
+    for _ in range(3):
+        notebook.run(cells[0])
+    for _ in range(3):
+        notebook.run(cells[1])
+    first, second = leaks_of("growing")
+    assert [800_000, 800_000] == [first.bytes, second.bytes]
+    assert first.remedy == second.remedy
+    notebook.run("%gpumem leaks")
+    assert "What frees 1 frees 2 as well." in notebook.reports[-1]
+    notebook.run(first.remedy)
+    assert [0.0, 1.0] == [kept[0].item() for kept in notebook.names["kept"]]
+    assert [] == leaks_of("growing")
+
+
+def test_two_lists_in_one_variable_are_freed_each_by_its_own_line(notebook):
+    notebook.run("kept = {'a': [], 'b': []}")
+    for part in "ab":
+        for _ in range(3):
+            notebook.run(f"%%gpumem\nkept['{part}'].append(torch.zeros(100_000))")
+    leaks = leaks_of("growing")
+    notebook.run("%gpumem leaks")
+    assert "What frees" not in notebook.reports[-1]
+    for leak in leaks:
+        notebook.run(leak.remedy)
+    assert [1, 1] == [len(part) for part in notebook.names["kept"].values()]
+
+
 def test_a_device_that_comes_later_had_nothing_before(notebook):
     notebook.run("kept = []\nn = 0")
     for _ in range(4):
