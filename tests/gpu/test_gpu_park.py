@@ -113,6 +113,20 @@ def test_the_allocators_bytes_come_back_to_the_byte(session):
     assert before == torch.cuda.memory_allocated() == torch.cuda.max_memory_allocated()
 
 
+def test_only_a_captured_graph_forbids_parking(session):
+    x = torch.ones(1000, device="cuda")
+    session.shell.user_ns["x"] = x
+    graph = torch.cuda.CUDAGraph()
+    assert () == session.park(["x"], dry_run=True).refused
+    with torch.cuda.graph(graph):
+        y = x + 1
+    (sentence,) = session.park(["x"], dry_run=True).refused
+    assert sentence.startswith("a captured CUDA graph is alive")
+    graph.reset()
+    assert () == session.park(["x"], dry_run=True).refused
+    del y
+
+
 def test_views_and_ties_share_one_storage_on_both_sides(session):
     base = torch.arange(1000.0, device="cuda")
     views = [base, base[10:], base.view(10, 100).t(), base[::2]]
