@@ -40,7 +40,7 @@ def cell_sentence(record: CellRecord, device: str, units: Units) -> str:
         return " · ".join([*parts, f"not measured on {device}"])
     parts.append(f"peak {format_bytes(delta.peak, units)}")
     parts.append(f"{format_bytes(delta.before, units)} → {format_bytes(delta.after, units)}")
-    return " · ".join([*parts, f"{format_change(delta.delta, units)} stayed"])
+    return " · ".join([*parts, f"{format_change(record.change(device), units)} stayed"])
 
 
 def stack_sentence(record: CellRecord, device: str, units: Units, shown: Shown) -> str:
@@ -78,7 +78,7 @@ def cell_table(
     """
     newest = newest_first(records)
     deltas = [record.devices.get(device) for record in newest]
-    changes = [None if delta is None else delta.delta for delta in deltas]
+    changes = [record.change(device) for record in newest]
     highest = [None if delta is None else delta.peak for delta in deltas]
     labels, took = [cell_label(r) for r in newest], [format_seconds(r.seconds) for r in newest]
     titles = [_row_title(r) for r in newest]
@@ -99,7 +99,7 @@ def cell_table(
                [r.seconds for r in newest], "took", wide=True),
         _figure_column("peak", "▲", f"Largest allocated bytes while it ran, on {device}",
                        figures(highest, units), highest),
-        _figure_column("stayed", "±", f"Allocated after it minus before it, on {device}",
+        _figure_column("stayed", "±", f"Allocated after it minus before it, in all, on {device}",
                        figures(changes, units, signed=True), changes),
     ]  # fmt: skip
     return TableData(

@@ -143,6 +143,17 @@ class CellRecord:
     runs together where there are `steps`. Following the operations in between is in `seconds`.
     None in records of a version that did not tell."""
 
+    def change(self, device: str) -> int | None:
+        """Returns the bytes that the record's own runs left on a device; None if not known.
+
+        Of one run it is `devices[device].delta`. Of many runs of a block it is their sum
+        (`steps.growth`): what other code did in between is not the block's.
+        """
+        if self.steps is not None:
+            return self.steps.growth.get(device)
+        delta = self.devices.get(device)
+        return None if delta is None else delta.delta
+
 
 @dataclass(frozen=True, slots=True)
 class Difference:

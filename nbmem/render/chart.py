@@ -129,7 +129,7 @@ def _columns(
         "peak": [None if d.peak is None else round(d.peak / scale, _PLACES) for d in deltas],
         "peak_text": [format_bytes(delta.peak, units) for delta in deltas],
         "after_text": [format_bytes(delta.after, units) for delta in deltas],
-        "delta_text": [format_change(delta.delta, units) for delta in deltas],
+        "delta_text": [format_change(record.change(device), units) for record in cells],
     }
 
 

@@ -167,7 +167,7 @@ def _tell_device(record: CellRecord, delta: DeviceDelta, units: Units, rows: int
         bar=_bar(delta),
         start=format_bytes(delta.before, units),
         end=format_bytes(delta.after, units),
-        change=_change(delta, units, moved=moved),
+        change=_change(record.change(delta.device), units, moved=moved),
         created=created,
         rows=tuple(rows_of(created, rows)),
         stayed=_stayed(created, units),
@@ -206,11 +206,11 @@ def _bar(delta: DeviceDelta) -> Bar | None:
     return Bar(parts[0], parts[1] - parts[0], parts[2] - parts[1], stayed)
 
 
-def _change(delta: DeviceDelta, units: Units, *, moved: bool) -> str:
-    if not delta.delta:
+def _change(change: int | None, units: Units, *, moved: bool) -> str:
+    if not change:
         unmoved = "±0 B" if moved else "nothing stayed"
-        return "" if delta.delta is None else unmoved
-    return f"{format_change(delta.delta, units)}{' stayed' if delta.delta > 0 else ''}"
+        return "" if change is None else unmoved
+    return f"{format_change(change, units)}{' stayed' if change > 0 else ''}"
 
 
 def _stayed(created: tuple[StorageRecord, ...], units: Units) -> str:

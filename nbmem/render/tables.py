@@ -77,7 +77,12 @@ def history_table(records: Sequence[CellRecord], units: Units) -> Table:
         Column("run", tuple(_runs(record) for record in records), figures=True, spare=True),
         Column("time", tuple(_time(r) for r in records), figures=True, spare=True),
         sizes("peak", (d.peak if d else None for d in main), units),
-        sizes("change", (d.delta if d else None for d in main), units, signed=True),
+        sizes(
+            "change",
+            (r.change(d.device) if d else None for r, d in zip(records, main, strict=True)),
+            units,
+            signed=True,
+        ),
         Column("status", tuple(_status(record) for record in records), elastic=True),
     ]
     if len(devices) > 1:

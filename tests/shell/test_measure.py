@@ -13,6 +13,7 @@ import torch
 
 import nbmem
 from nbmem.errors import ScopeError
+from nbmem.panel.cell_columns import cell_table
 
 
 def test_block_tells_delta_peak_and_names(notebook):
@@ -45,6 +46,30 @@ def test_blocks_nest_and_each_has_its_own_peak(notebook):
         for record in (notebook.names["outer"].record, notebook.names["inner"].record)
     ]
     assert [4_000, 40] == rises
+
+
+def test_what_other_code_left_between_runs_of_a_block_is_not_the_blocks(notebook):
+    notebook.run(
+        """%%gpumem outer
+import nbmem
+kept = []
+for _ in range(4):
+    with nbmem.measure("ten"):
+        kept.append(torch.zeros(10 * 2**18))
+    with nbmem.measure("one"):
+        kept.append(torch.zeros(2**18))"""
+    )
+    by_label = {record.label: record for record in notebook.records}
+    left = {label: record.change("cpu") for label, record in by_label.items()}
+    assert {"outer": 44 * 2**20, "ten": 40 * 2**20, "one": 4 * 2**20} == left
+    notebook.run("%gpumem history")
+    lines = [line.split() for line in notebook.reports[-1].splitlines()]
+    shown = {line[line.index("×4") - 1]: line for line in lines if "×4" in line}
+    assert "+40.0" in shown["ten"]
+    assert "+4.0" in shown["one"]
+    table = cell_table(notebook.records, "cpu", "IEC")
+    change = next(column for column in table.columns if column.id == "stayed")
+    assert {"+44.0", "+40.0", "+4.0"} <= set(change.text)
 
 
 def test_loop_of_ten_thousand_steps_is_one_record(notebook):
