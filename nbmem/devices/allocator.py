@@ -131,7 +131,11 @@ class Allocator:
         set now. The label is the user's: it is never changed here.
         """
         current = getattr(torch._C, f"_{self.type}_getMemoryMetadata", None)
-        return self._was_labelled or (current is not None and bool(current()))
+        if self._was_labelled or current is None:
+            return self._was_labelled
+        with suppress(RuntimeError):  # an allocator that knows no labels
+            return bool(current())
+        return False
 
     def keep(self, device: str) -> None:
         """Folds what the user would read of `device` into the user's running maxima."""
