@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 import torch
 
 from nbmem.heap import scan_heap
-from nbmem.heap.pinned import pinned_total
+from nbmem.heap.pinned import pinned_block, pinned_total
 from nbmem.reclaim.lot import ParkingLot
 from nbmem.reclaim.moves import HOST, Load, MoveError, move, requires_grad
 from nbmem.reclaim.names import Holdings
@@ -134,7 +134,7 @@ def _still_held(old: Iterable[_OldStorage]) -> tuple[str, ...]:
 
 def _kept_pinned(old: Iterable[_OldStorage]) -> tuple[Note, ...]:
     """Returns what torch keeps of the pinned memory that was let go; nothing is given back here."""
-    gone = sum(size for ref, size, source in old if source == HOST and ref() is None)
+    gone = sum(pinned_block(size) for ref, size, source in old if source == HOST and ref() is None)
     kept = min(gone, pinned_total() or 0)
     if not kept:
         return ()

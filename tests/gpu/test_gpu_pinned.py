@@ -76,6 +76,16 @@ def test_the_ledger_has_a_sum_of_what_is_pinned(session):
     assert {"storages": 5 * MIB + 1000, "rounding": 3 * MIB + 24, "cached": 4 * KIB} == lines
 
 
+def test_what_unparking_leaves_pinned_is_the_whole_block_as_torch_counts_it(session):
+    x = torch.zeros(MIB + 4 * KIB, dtype=torch.uint8, device="cuda")
+    session.shell.user_ns["x"] = x
+    session.park(["x"])
+    assert 2 * MIB == pinned_by_torch()
+    (note,) = session.unpark([]).notes
+    assert note.sentence.startswith("torch keeps the 2.00 MiB of pinned CPU memory")
+    assert 2 * MIB == session.empty_pinned().freed
+
+
 def test_one_card_is_asked_for_without_what_is_pinned(session):
     session.shell.user_ns["batch"] = pin(MIB)
     assert ["cuda:0"] == [d.device for d in nbmem.take_ledger("cuda:0").devices]
