@@ -60,6 +60,8 @@ class GraphGroups:
             for group in self._groups_of(key):
                 group.roots.append(key)
         for group in self._groups.values():
+            if not group.cut:  # of nameless results the last keeps what the others do
+                group.roots.sort(key=lambda key: -scan.graph.nodes[begun[key]].sequence)
             read_group(scan, group, begun, index.serials_of, needed, nodes.keys())
         loose = [key for key in scan.graph.begun() if key not in self._ties.objects]
         self.cyclic = find_cycles(scan, loose)

@@ -362,6 +362,30 @@ CYCLES = (
         after="told = size",
     ),
     Scenario(
+        "a hook of the last result of several, which holds it",
+        "autograd_cycle",
+        "hook",
+        """
+        def scale():
+            w = probe(torch.ones(2**18, requires_grad=True))
+            out = w
+            for _ in range(4):
+                out = probe(out.sin())
+            out.register_hook(lambda gradient: out * gradient)
+            return float(out.sum())
+        # %%
+        size = scale()
+        """,
+        (
+            "    out.register_hook(lambda gradient: out * gradient)",
+            "    out.register_hook(lambda gradient: 2 * gradient)",
+        ),
+        "forget_hooks()",
+        made_by=2,
+        bytes=5 * MIB,
+        after="told = size",
+    ),
+    Scenario(
         "an output noted in its own graph",
         "autograd_cycle",
         "autograd_graph",
